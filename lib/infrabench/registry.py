@@ -1,10 +1,10 @@
 """Plug-ins by name: a workload, a system or a study is a module, and its file name is its name.
 
-``sysbench-cpu`` is ``workloads/sysbench_cpu.py``. Plug-ins that differ in a word or two may share a file: it defines
-`FAMILY`, a dictionary with their names as literal keys, whose values have what a module would have. Names come from
-listing files, so asking which plug-ins there are imports none of them, and no SDK is needed until a system is used.
-Folders named in the environment variable ``INFRABENCH_PLUGINS`` hold more of them, laid out alike:
-``FOLDER/workloads/mine.py``.
+``sysbench-cpu`` is ``workloads/sysbench_cpu.py``; the systems are in the package `PLATFORMS`, where that is installed.
+Plug-ins that differ in a word or two may share a file: it defines `FAMILY`, a dictionary with their names as literal
+keys, whose values have what a module would have. Names come from listing files, so asking which plug-ins there are
+imports none of them, and no SDK is needed until a system is used. Folders named in the environment variable
+``INFRABENCH_PLUGINS`` hold more of them, laid out alike: ``FOLDER/workloads/mine.py``.
 
 An error while a plug-in is imported is the plug-in's own and reaches the caller as it is: it never turns into
 "unknown".
@@ -19,7 +19,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -38,6 +38,8 @@ from infrabench.core import (
     unknown_name,
 )
 
+PLATFORMS = "infrabench_platforms"
+PACKAGES = ("infrabench", PLATFORMS)  # whose code makes trials, and says what it does
 KINDS = ("workloads", "systems", "studies")
 CONTRACT = {
     "workloads": ("PARAMS", "plan", "version", "supported", "parse"),
@@ -48,6 +50,13 @@ DERIVED = ("VERSION", "PROGRAMS")  # what a workload may declare in place of `ve
 VARIABLE = "INFRABENCH_PLUGINS"
 STARTED_S = time.time()  # before any module of a later room was loaded
 LOADED_S: dict[str, float] = {}  # when a plug-in from outside was loaded, by the name of its module
+
+
+@cache
+def packages() -> dict[Path, str]:
+    """Return the folders of the packages that are installed, and their names."""
+    specs = {name: importlib.util.find_spec(name) for name in PACKAGES}
+    return {Path(str(spec.origin)).parent: name for name, spec in specs.items() if spec is not None}
 
 
 def names(kind: str) -> tuple[str, ...]:
@@ -102,7 +111,7 @@ def metric_kinds(workload_name: str) -> Mapping[str, MetricKind]:
 def _files(kind: str) -> dict[str, Path]:
     if kind not in KINDS:
         raise unknown_name("kind of plug-in", kind, KINDS)
-    folders = [Path(__file__).parent, *(Path(part) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part)]
+    folders = [*packages(), *(Path(part) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part)]
     found: dict[str, Path] = {}
     for folder in folders:
         if not folder.is_dir():
@@ -142,8 +151,8 @@ def _load(kind: str, name: str) -> Any:
     if not isinstance(name, str) or name not in files:
         raise unknown_name({"studies": "study"}.get(kind, kind.removesuffix("s")), name, files)
     path = files[name]
-    builtin = path.parent.parent == Path(__file__).parent
-    module = importlib.import_module(f"infrabench.{kind}.{path.stem}") if builtin else _from_file(kind, path)
+    package = packages().get(path.parent.parent)
+    module = importlib.import_module(f"{package}.{kind}.{path.stem}") if package else _from_file(kind, path)
     plugin = module.FAMILY[name] if hasattr(module, "FAMILY") else module
     if kind == "workloads":
         _derive(plugin)

@@ -28,6 +28,7 @@ from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import runs, session
 from infrabench.experiment.execution.progress import bar, words
 from infrabench.ledger import catalogue
+from infrabench.machines.sites.platforms import find_platforms
 
 if TYPE_CHECKING:
     from infrabench.cli.subcommands import Subparsers
@@ -208,10 +209,8 @@ def run_notebook(arguments: Namespace) -> Iterator[str]:
             Path(arguments.notebook), Path(arguments.out), given, cell_timeout_s=arguments.cell_timeout
         )
     except KeyboardInterrupt:  # the kernel is killed with it, and cannot take down what it started
-        from infrabench.machines import lab
-
         if os.geteuid() == 0:
-            lab.sweep()
+            find_platforms().sweep_lab()
         raise
     yield str(out)
 

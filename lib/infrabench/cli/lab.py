@@ -41,7 +41,7 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def up(arguments: Namespace) -> Iterator[str]:
     """Bring the lab up, or make a cluster or hosts that stay, and yield how to use them."""
-    from infrabench.machines import lab as embedded  # its tools are needed by these commands alone
+    from infrabench_platforms import lab as embedded  # its tools are needed by these commands alone
 
     if arguments.kubernetes:
         yield from _cluster(arguments.kubernetes)
@@ -53,8 +53,8 @@ def up(arguments: Namespace) -> Iterator[str]:
 
 def status(arguments: Namespace) -> Iterator[str]:
     """Yield how the lab is: nodes, images, programs, and what a killed one left."""
-    from infrabench.machines import lab as embedded
-    from infrabench.machines.lab import go_tools, prebuild
+    from infrabench_platforms import lab as embedded
+    from infrabench_platforms.lab import go_tools, prebuild
 
     found = embedded.status()
     yield "the lab is up" if found.up else "the lab is down"
@@ -66,7 +66,7 @@ def status(arguments: Namespace) -> Iterator[str]:
 
 def remove(arguments: Namespace) -> Iterator[str]:
     """Take the lab down; with `purge` remove all that it keeps, too; yields nothing."""
-    from infrabench.machines import lab as embedded
+    from infrabench_platforms import lab as embedded
 
     (embedded.purge if arguments.action == "purge" else embedded.down)()
     yield from ()
@@ -74,22 +74,22 @@ def remove(arguments: Namespace) -> Iterator[str]:
 
 def build(arguments: Namespace) -> Iterator[str]:
     """Make what the lab is made from, and yield what was made."""
-    from infrabench.machines.lab import prebuild
+    from infrabench_platforms.lab import prebuild
 
     yield from prebuild.build(arguments.only)
 
 
 def trim(arguments: Namespace) -> Iterator[str]:
     """Remove what only a next build needs, and yield how much it was."""
-    from infrabench.machines.lab import go_tools
+    from infrabench_platforms.lab import go_tools
 
     yield f"{go_tools.forget_caches() / 1e9:.1f} GB removed"
 
 
 def _hosts(names: Sequence[str]) -> Iterator[str]:
     """Make pairs of hosts that stay, and yield where their inventories are; those that stand are left as they are."""
-    from infrabench.machines import lab as embedded
-    from infrabench.machines.lab import node_groups
+    from infrabench_platforms import lab as embedded
+    from infrabench_platforms.lab import node_groups
 
     for name in names:
         node_groups.pair_group(name)  # a name that cannot be is told before anything is made
@@ -101,10 +101,10 @@ def _hosts(names: Sequence[str]) -> Iterator[str]:
 
 def _cluster(name: str) -> Iterator[str]:
     """Make a cluster that stays, and yield how to use it; one that stands already is left as it is."""
-    from infrabench.machines import lab as embedded
-    from infrabench.machines.clusters import control
-    from infrabench.machines.clusters.cni import CNI, standing
     from infrabench.machines.hosts.host import LocalHost
+    from infrabench_platforms import lab as embedded
+    from infrabench_platforms.clusters import control
+    from infrabench_platforms.clusters.cni import CNI, standing
 
     cni = getattr(registry.system(name), "CNI", None)
     if not isinstance(cni, CNI):

@@ -9,6 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 
+from infrabench import registry
 from infrabench.cli import artifact, commands, dataset, hosts, lab, selfcheck, session
 from infrabench.cli import campaign as campaigns
 from infrabench.cli.subcommands import CommandHelp, CommandParser, add_commands
@@ -43,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_TerminalFormatter("%(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    logging.getLogger("infrabench").setLevel(logging.DEBUG if arguments.debug else logging.INFO)
+    for name in (*registry.PACKAGES, "infrabench_selfcheck"):
+        logging.getLogger(name).setLevel(logging.DEBUG if arguments.debug else logging.INFO)
     # Not of the work alone: what a command takes down when it is interrupted is not cut short by a second interrupt.
     with raise_once(lambda line: print(f"infrabench: {line}", file=sys.stderr)):
         return _carry_out(arguments)
@@ -62,6 +64,11 @@ def _carry_out(arguments: Namespace) -> int:
     except KeyboardInterrupt:
         print("infrabench: interrupted. What is recorded is safe; the same command goes on.", file=sys.stderr)
         return 130
+    except ModuleNotFoundError as error:
+        if arguments.debug or not str(error.name).startswith("infrabench_"):
+            raise
+        print(f"infrabench: this command needs the package {error.name}, which is not installed here", file=sys.stderr)
+        return NOT_RUN
     except BrokenPipeError:  # the reader of a pipe (head, less) has seen enough
         sys.stderr.close()
         return 1

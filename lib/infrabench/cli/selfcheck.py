@@ -119,7 +119,7 @@ def statistics(arguments: Namespace) -> Iterator[str]:
     """
     from infrabench.analysis import session_data
     from infrabench.notebook import api
-    from infrabench.selfcheck import known_answers, validation  # the statistics are loaded for this command alone
+    from infrabench_selfcheck import known_answers, validation  # the statistics are loaded for this command alone
 
     for name in arguments.sessions or ():
         opened = session_data.open_session(catalogue.find(None, name))
@@ -134,8 +134,8 @@ def statistics(arguments: Namespace) -> Iterator[str]:
 def claims(arguments: Namespace) -> Iterator[str]:
     """Check claims and yield them; `InfrabenchError` at the end when one has failed. All columns go to a table."""
     from infrabench.analysis import tables
-    from infrabench.selfcheck import claims as checks  # pandas and scipy are loaded for this command alone
-    from infrabench.selfcheck.claims import claim
+    from infrabench_selfcheck import claims as checks  # pandas and scipy are loaded for this command alone
+    from infrabench_selfcheck.claims import claim
 
     if arguments.record:
         yield from (str(checks.record(name)) for name in arguments.record)
@@ -160,7 +160,7 @@ def claims(arguments: Namespace) -> Iterator[str]:
 
 def _measured(sources: list[str], profile: str, site: str) -> Iterator[str]:
     """Measure here what the recorded sessions measured; one that cannot run here says why, and the others go on."""
-    from infrabench.selfcheck.claims import choose_sources, remeasurement
+    from infrabench_selfcheck.claims import choose_sources, remeasurement
 
     for source, recorded in choose_sources(sources).items():
         try:
@@ -171,7 +171,7 @@ def _measured(sources: list[str], profile: str, site: str) -> Iterator[str]:
 
 def fidelity(arguments: Namespace) -> Iterator[str]:
     """Measure trials beside the same tools typed by hand and yield a table."""
-    from infrabench.selfcheck import fidelity as compared
+    from infrabench_selfcheck import fidelity as compared
 
     site = existing_site(arguments.site)
     systems = compared.SYSTEMS.get(arguments.study, ()) if arguments.systems is None else split(arguments.systems)
@@ -185,7 +185,7 @@ def fidelity(arguments: Namespace) -> Iterator[str]:
 
 def overhead(arguments: Namespace) -> Iterator[str]:
     """Measure the harness itself, and yield a table."""
-    from infrabench.selfcheck import overhead as benchmarks
+    from infrabench_selfcheck import overhead as benchmarks
 
     site = existing_site(arguments.site)
     if arguments.session:
@@ -195,7 +195,7 @@ def overhead(arguments: Namespace) -> Iterator[str]:
 
 def peers(arguments: Namespace) -> Iterator[str]:
     """Run the campaigns of all tools that are missing, and yield a table."""
-    from infrabench.selfcheck import peers as compared
+    from infrabench_selfcheck import peers as compared
 
     out = catalogue.home() / arguments.out
     yield from compared.report(arguments.repetitions, arguments.seconds, out.resolve(), log.info)

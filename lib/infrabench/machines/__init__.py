@@ -1,4 +1,4 @@
-"""Machines and what is made on them: hosts, sites, the embedded lab, clusters of Kubernetes, and stores.
+"""Machines: hosts and how commands run on them, and the sites that they make.
 
 In: names of sites, inventories, kubeconfigs. Out: hosts by role that run argument lists.
 """

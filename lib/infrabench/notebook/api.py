@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from infrabench import registry
 from infrabench.analysis.results import Results
 from infrabench.analysis.results import results as analysed
 from infrabench.analysis.session_data import Session, open_session, read_stored
@@ -134,4 +135,5 @@ def show_log(level: str = "INFO") -> None:
     """Print what the library does (systems made ready, lab started) below the cell that asks for it."""
     # Not to stderr, where notebooks show everything as if it were an error.
     logging.basicConfig(format="%(message)s", level=logging.WARNING, force=True, stream=sys.stdout)
-    logging.getLogger("infrabench").setLevel(level)
+    for name in registry.PACKAGES:
+        logging.getLogger(name).setLevel(level)

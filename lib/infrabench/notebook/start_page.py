@@ -28,10 +28,10 @@ from infrabench.experiment.provenance import labels
 from infrabench.ledger import archive, catalogue
 from infrabench.ledger.fields import check_present
 from infrabench.ledger.records import read_session
-from infrabench.machines.sites import availability
+from infrabench.machines.sites.platforms import Outlook, find_platforms
 
 SHOWN = ("study", "profile", "systems", "blocks", "site", "created_utc")  # fields of a session
-Looked = Mapping[str, Mapping[str, availability.Outlook]]
+Looked = Mapping[str, Mapping[str, Outlook]]
 PAGE = "start.ipynb"
 FOLDER = "out/start"  # not in `out` itself: its notebooks become the report
 PAGE_S = 300
@@ -90,7 +90,7 @@ def serve(*, port: int | None = None, browser: bool = True, say: Callable[[str],
     os.execve(argv[0], argv, environment)
 
 
-def look_around(studies: Sequence[str] | None = None) -> dict[str, dict[str, availability.Outlook]]:
+def look_around(studies: Sequence[str] | None = None) -> dict[str, dict[str, Outlook]]:
     """Return what this machine could run, by study and system, making nothing; some seconds.
 
     `studies`: their names; None: every study that has a notebook.
@@ -98,14 +98,14 @@ def look_around(studies: Sequence[str] | None = None) -> dict[str, dict[str, ava
     notebooks = catalogue.home() / "notebooks"
     if studies is None:
         studies = [name for name in registry.names("studies") if (notebooks / f"{name}.ipynb").is_file()]
-    made: dict[str, bool] = {}
+    platforms, made = find_platforms(), dict[str, bool]()
     found = {}
     for name in studies:
         study = registry.study(name)
         usual = _design_profiles(study)
         systems = tuple(dict.fromkeys(system for each in usual.values() for system in each.systems)) or study.systems
         disk_bytes = max((case.disk_bytes for case in usual["quick"].cases), default=0) if "quick" in usual else 0
-        found[name] = availability.check_systems(study, systems, disk_bytes, made)
+        found[name] = platforms.check_systems(study, systems, disk_bytes, made)
     return found
 
 
@@ -117,14 +117,14 @@ def studies_table(found: Looked) -> Shown:
 
 def describe_studies(found: Looked) -> list[dict[str, str]]:
     """Return the rows of `studies_table`, with an empty time where a study has no such profile."""
-    rows = []
+    platforms, rows = find_platforms(), []
     for name, systems in found.items():
         study = registry.study(name)
         times = dict.fromkeys(PROFILES, "") | {
             profile: words(designs.expected_study_cost(study, wanted).seconds)
             for profile, wanted in _design_profiles(study).items()
         }
-        first = availability.seconds([each for one in systems.values() for each in one.first])
+        first = platforms.seconds([each for one in systems.values() for each in one.first])
         runs_here = sum(None in (each.lab, each.local) for each in systems.values())
         rows.append({
             "study": name, "question": study.title, "systems that run here": f"{runs_here} of {len(systems)}",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,7 @@ import pytest
 import infrabench as ib
 from infrabench.notebook import headless
 from tests.support import sidecars
-from tests.support.places import ROOT
+from tests.support.places import PLATFORMS, ROOT, SELFCHECK
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 STUDIES = ["containers", "cnis", "runtimes", "storage"]
@@ -62,12 +63,18 @@ class Executed(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def executed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Executed]:
-    """Execute a notebook on its recorded sessions when the first test asks for it."""
+def executed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Executed]]:
+    """Execute a notebook on its recorded sessions when the first test asks for it, as if no platforms were installed.
+
+    Only the validation has the package that checks the suite.
+    """
+    start = tmp_path_factory.mktemp("start") / "sitecustomize.py"  # what Python imports before anything else
 
     @cache
     def execute(name: str) -> Executed:
         folder = tmp_path_factory.mktemp(name)
+        absent = [PLATFORMS.name] if name == "validation" else [PLATFORMS.name, SELFCHECK.name]
+        start.write_text(f"import sys\nsys.modules |= dict.fromkeys({absent})\n")
         given = {"out": str(folder)} | ({"simulations": "none"} if name == "validation" else {})
         made = headless.execute(ROOT / f"notebooks/{name}.ipynb", folder / f"{name}.ipynb", given)
         outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
@@ -76,7 +83,9 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Execut
                       for kind in ("html", "plain"))  # fmt: skip
         return Executed(html, text, folder)
 
-    return execute
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(start.parent), prepend=os.pathsep)
+        yield execute
 
 
 @pytest.mark.parametrize("study", STUDIES)

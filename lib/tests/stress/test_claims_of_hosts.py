@@ -169,7 +169,7 @@ def test_nobody_holds_a_host_by_what_he_leaves_there(tmp_path: Path, monkeypatch
 
 
 def test_a_site_is_claimed_for_a_session_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("infrabench.machines.sites.site._local_guest", lambda *_: {"guest_image": None})
+    monkeypatch.setattr("infrabench_platforms.provider.guest_image", lambda *_: {"guest_image": None})
     monkeypatch.setattr(claims, "WAIT_S", 0.0)
     with ssh_server.serving(tmp_path) as login:
         inventory = tmp_path / "hosts.yml"
@@ -201,10 +201,7 @@ def test_machines_of_a_cluster_are_claimed_before_anything_is_brought(
         yield
 
     monkeypatch.setattr(claims, "claim_hosts", claim)
-    monkeypatch.setattr(
-        "infrabench.machines.sites.inventory.remote.machines", lambda *_: pytest.fail("it was borrowed")
-    )
-    monkeypatch.setattr("infrabench.machines.sites.inventory._parcels", lambda *_: None)
+    monkeypatch.setattr("infrabench_platforms.provider.open_cluster", lambda *_: pytest.fail("it was borrowed"))
     teams = Teams(parse_inventory(Path("x.yml"), raw), print, claims.make_holder("one"))
     with pytest.raises(SiteError, match="in use"):
         teams.machines("flannel", (), 1).__enter__()

@@ -23,7 +23,7 @@ from infrabench.notebook import api
 from infrabench.registry import names
 from infrabench.stats import verdicts
 from tests.support.command_lines import check_words
-from tests.support.places import ROOT
+from tests.support.places import PACKAGES, ROOT, files_of_packages
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 VARIABLES = {
@@ -147,7 +147,7 @@ def test_there_is_something_to_check() -> None:
 def test_a_command_is_one_that_exists(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in command.environment.items():
         assert name.startswith("INFRABENCH_"), name
-        readers = [*(ROOT / "lib/infrabench").rglob("*.py"), ROOT / "lib/tests/support/storm.py"]
+        readers = [*files_of_packages(), ROOT / "lib/tests/support/storm.py"]
         assert any(name in path.read_text() for path in readers), name
         if name == "INFRABENCH_PLUGINS":
             monkeypatch.setenv(name, str(ROOT / value))
@@ -220,8 +220,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A fresh clone with what is not committed yet, and this environment in it; one at a time on this machine."""
     folder = tmp_path_factory.mktemp("guides") / "infrabench"
     subprocess.run(["git", "clone", "-q", "--shared", ROOT, folder], check=True, timeout=120)
-    for part in ("docs", "lib/infrabench"):
-        shutil.copytree(ROOT / part, folder / part, dirs_exist_ok=True)
+    for part in (ROOT / "docs", *PACKAGES):
+        shutil.copytree(part, folder / part.relative_to(ROOT), dirs_exist_ok=True)
     (folder / ".venv").symlink_to(ROOT / ".venv")
     with open(tmp_path_factory.getbasetemp().parent / "guides.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -16,9 +16,9 @@ import yaml
 
 from infrabench import cli
 from infrabench.core import Result, SiteError
-from infrabench.machines.lab import go_tools, pod_images
 from infrabench.machines.sites import cluster_claim, kubeconfig
 from infrabench.machines.sites.site import name_and_kind, open_site
+from infrabench_platforms.lab import go_tools, pod_images
 from tests.support.api_server import serving_api
 
 CONFIG: dict[str, Any] = {

@@ -191,7 +191,7 @@ def test_two_sessions_that_start_at_once_on_one_host_follow_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path))
-    monkeypatch.setattr("infrabench.machines.sites.site._local_guest", lambda *_: {"guest_image": None, "log": []})
+    monkeypatch.setattr("infrabench_platforms.provider.guest_image", lambda *_: {"guest_image": None, "log": []})
     monkeypatch.setattr(claims, "WAIT_S", LONGEST_S)
     begin, every = FORK.Event(), []
     for name in ("one", "two"):

@@ -21,7 +21,7 @@ from infrabench.core import Host, Result, SiteError, Stream, Study
 from infrabench.experiment.execution import session
 from infrabench.experiment.execution.progress import OnProgress, Progressed
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.machines.lab import go_tools
+from infrabench_platforms.lab import go_tools
 
 PLUGINS = Path(__file__).parent / "plugins"
 SCRIPTS: Mapping[str, str] = runpy.run_path(str(PLUGINS / "workloads/fake.py"))["SCRIPTS"]

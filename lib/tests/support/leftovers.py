@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.machines import lab
-from infrabench.machines.lab import nodes
-from infrabench.machines.lab.shell import sh, state_dir
+from infrabench_platforms import lab
+from infrabench_platforms.lab import nodes
+from infrabench_platforms.lab.shell import sh, state_dir
 
 # Settings that are counters, or that the kernel itself changes; all others have to be as they were.
 VOLATILE = re.compile(

@@ -16,8 +16,8 @@ import pytest
 
 from infrabench.core import NotRunnable, Result
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.machines.lab import images
-from infrabench.machines.lab.shell import locked, require
+from infrabench_platforms.lab import images
+from infrabench_platforms.lab.shell import locked, require
 
 # systemd cannot run here. Stopping a unit kills the process whose id is in its file; the rest is only asked for.
 SYSTEMCTL = """#!/bin/sh

@@ -153,11 +153,11 @@ def _imports(tree: ast.Module, name: str) -> Iterator[tuple[str, str]]:
                 yield alias.asname or alias.name, f"{node.module}.{alias.name}"
 
 
-def package(root: Path) -> Source:
-    """Return where sources come from: the folder of the package called ``infrabench``."""
+def package(folder: Path) -> Source:
+    """Return where sources come from: the folder that holds the packages."""
 
     def source(name: str) -> str | None:
-        place = root.parent / name.replace(".", "/")
+        place = folder / name.replace(".", "/")
         for path in (place.with_suffix(".py"), place / "__init__.py"):
             if path.is_file():
                 return path.read_text()

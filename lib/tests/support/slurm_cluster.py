@@ -17,9 +17,9 @@ from pathlib import Path
 from infrabench.core import Host, Machines, ProvisionError, wait
 from infrabench.machines.hosts import parallel
 from infrabench.machines.hosts.host import run_checked
-from infrabench.machines.lab import images, node_groups, nodes
-from infrabench.machines.lab.nodes import QUEUE
-from infrabench.machines.lab.shell import Say
+from infrabench_platforms.lab import images, node_groups, nodes
+from infrabench_platforms.lab.nodes import QUEUE
+from infrabench_platforms.lab.shell import Say
 
 NAME = "slurm"
 KEY = "/etc/munge/munge.key"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import NotRunnable
-from infrabench.machines.lab import prebuild
-from infrabench.machines.lab.shell import require
+from infrabench_platforms.lab import prebuild
+from infrabench_platforms.lab.shell import require
 
 BROWSER = ("chromium", "sysbench")  # programs, and Debian's packages of the same names
 LIMIT_S = 900.0

@@ -9,7 +9,7 @@ from infrabench import registry
 from infrabench.core import DesignError, InfrabenchError, SiteError
 from infrabench.experiment.execution import session
 from infrabench.ledger import records
-from infrabench.selfcheck import overhead
+from infrabench_selfcheck import overhead
 from tests.support.fakes import PLUGINS, fake_site
 
 

@@ -111,7 +111,7 @@ def test_debug_gives_the_traceback():
 
 
 def test_hosts_of_the_lab_have_plain_names(capsys, monkeypatch):
-    monkeypatch.setattr("infrabench.machines.lab.up", lambda *_, **__: pytest.fail("the lab went up"))
+    monkeypatch.setattr("infrabench_platforms.lab.up", lambda *_, **__: pytest.fail("the lab went up"))
     assert cli.main(["lab", "up", "--hosts", "rack-a", "../b"]) == 2
     assert "a pair of hosts cannot be called '../b'" in capsys.readouterr().err
 

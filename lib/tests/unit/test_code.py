@@ -30,6 +30,7 @@ from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import api
 from infrabench.stats.table import kinds
 from tests.support.fakes import PLUGINS, fake_site, interrupt_session, run_session
+from tests.support.places import LIB
 
 PARSE = ('"1/s", "higher"', '"B/s", "higher"')
 PLAN = ("limit_s = 1.0", "limit_s = 1.5")
@@ -70,16 +71,17 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with the suite's source, plug-ins, and a session that was interrupted, all of them to be edited."""
     place = tmp_path_factory.mktemp("begun")
     ignored = shutil.ignore_patterns("__pycache__", "analysis", "publish", "selfcheck", "stats")
-    shutil.copytree(code.ROOT, place / "infrabench", ignore=ignored)
+    for package in code.PACKAGES:
+        shutil.copytree(package, place / package.name, ignore=ignored)
     shutil.copytree(PLUGINS, place / "plugins")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(registry.VARIABLE, str(place / "plugins"))
         moved = {
-            part: tuple((place / "infrabench" / path.relative_to(code.ROOT), name) for path, name in roots)
+            part: tuple((place / path.relative_to(LIB), name) for path, name in roots)
             for part, roots in code.SUITE.items()
         }
         patch.setattr(code, "SUITE", moved)
-        patch.setattr(code, "ROOT", place / "infrabench")
+        patch.setattr(code, "PACKAGES", {place / name: name for name in code.PACKAGES.values()})
         run(place / "s", after=3)
         yield place
 
@@ -386,16 +388,16 @@ def test_a_file_beside_a_plugin_and_a_module_of_its_author_count(
 @pytest.mark.parametrize(
     ("workload", "file"),
     [
-        ("stream", "machines/lab/guest/src/stream.c"),
-        ("ftp", "machines/lab/guest/overlay/usr/local/bin/ib-ftp"),
-        ("mail", "machines/lab/guest/overlay/usr/local/bin/ib-mail"),
-        ("pods-startup", "machines/lab/pod/pods/conduct.c"),
-        ("integrity", "workloads/_integrity_script.py"),
+        ("stream", "infrabench_platforms/lab/guest/src/stream.c"),
+        ("ftp", "infrabench_platforms/lab/guest/overlay/usr/local/bin/ib-ftp"),
+        ("mail", "infrabench_platforms/lab/guest/overlay/usr/local/bin/ib-mail"),
+        ("pods-startup", "infrabench_platforms/lab/pod/pods/conduct.c"),
+        ("integrity", "infrabench/workloads/_integrity_script.py"),
     ],
 )
 def test_the_sources_of_its_tools_count_for_a_workload(begun: Path, workload: str, file: str) -> None:
     roots = [(begun / "infrabench/workloads" / f"{workload.replace('-', '_')}.py", name) for name in code.RUN]
-    path = begun / "infrabench" / file
+    path = begun / file
     before, text = code.digests_of({"x": roots}), path.read_text()
     try:
         path.write_text(f"{text}\nMORE = 1\n")
@@ -405,9 +407,9 @@ def test_the_sources_of_its_tools_count_for_a_workload(begun: Path, workload: st
 
 
 def test_the_programs_that_run_on_hosts_count_for_a_system(begun: Path) -> None:
-    roots = [(begun / "infrabench/systems/block_storage.py", None)]
+    roots = [(begun / "infrabench_platforms/systems/block_storage.py", None)]
     before = code.digests_of({"x": roots})
-    path = begun / "infrabench/machines/stores/node/damage.py"
+    path = begun / "infrabench_platforms/stores/node/damage.py"
     text = path.read_text()
     try:
         path.write_text(f"{text}\nMORE = 1\n")

@@ -18,7 +18,7 @@ from infrabench import cli
 from infrabench.core import DesignError
 from tests.support.checks import check_each
 from tests.support.command_lines import check_words, children, parsers, unknown_word
-from tests.support.places import ROOT
+from tests.support.places import ROOT, files_of_packages
 
 BIN = Path(sys.executable).parent
 TOP = [
@@ -168,7 +168,7 @@ def calls(path: Path) -> Iterator[list[str]]:
             yield words
 
 
-LIBRARY = [path for path in sorted((ROOT / "lib/infrabench").rglob("*")) if path.suffix in (".py", ".md", "")]
+LIBRARY = [path for path in files_of_packages("*") if path.suffix in (".py", ".md", "")]
 OTHERS = [
     *sorted((ROOT / "notebooks").glob("*.ipynb")), *sorted((ROOT / "docs/examples").rglob("*.*")),
     *(ROOT / "scripts" / name for name in ("audit", "kick", "reproduce")),

@@ -9,9 +9,9 @@ import pytest
 
 from infrabench import cli, registry
 from infrabench.core import Case, CommandFailed, DesignError, ParseError, Result, SiteError, Target, default_params
-from infrabench.selfcheck import bare_tools, fidelity
-from infrabench.selfcheck.bare_tools import Tool
-from infrabench.selfcheck.fidelity import ToolPair
+from infrabench_selfcheck import bare_tools, fidelity
+from infrabench_selfcheck.bare_tools import Tool
+from infrabench_selfcheck.fidelity import ToolPair
 from tests.support.fakes import PLUGINS, fake_site
 from tests.support.places import TESTS
 

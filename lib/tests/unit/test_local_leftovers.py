@@ -12,9 +12,8 @@ import pytest
 
 from infrabench import registry
 from infrabench.core import Host, ProvisionError, SiteError
-from infrabench.machines import guest_bridge
 from infrabench.machines.hosts import claims, marks
-from infrabench.machines.sites import local_leftovers
+from infrabench_platforms import guest_bridge, local_leftovers
 
 MINE = {"claim": "mine"}
 

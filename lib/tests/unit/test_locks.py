@@ -14,7 +14,7 @@ import pytest
 from infrabench.core import InfrabenchError, LedgerError, locks
 from infrabench.core.locks import hold_lock
 from infrabench.ledger import archive, ledger
-from infrabench.machines.lab import shell
+from infrabench_platforms.lab import shell
 
 
 @contextmanager

@@ -7,17 +7,15 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import infrabench
 from tests.support.checks import check_each
-from tests.support.places import TESTS
+from tests.support.places import LIB, PACKAGES, PLATFORMS, TESTS, files_of_packages
 
-LIBRARY = Path(infrabench.__file__).parent
 UNCLEAR = {"told", "asked", "found", "seen", "made", "again", "held", "theirs", "mine"}
 
 
 def definitions(kind: type[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
-    for path in sorted(LIBRARY.rglob("*.py")):
-        name = path.relative_to(LIBRARY).as_posix()
+    for path in files_of_packages():
+        name = path.relative_to(LIB).as_posix()
         yield from ((name, node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kind))
 
 
@@ -57,7 +55,7 @@ def names_of(module: Path) -> set[str]:
 def file_of(dotted: str) -> Path | None:
     """Return the file of a module of ours; on nodes, the package of the stores is called ``node``."""
     first, *rest = dotted.split(".")
-    base = {"infrabench": LIBRARY, "node": LIBRARY / "machines/stores/node"}.get(first)
+    base = ({package.name: package for package in PACKAGES} | {"node": PLATFORMS / "stores/node"}).get(first)
     if base is None:
         return None
     path = base.joinpath(*rest)

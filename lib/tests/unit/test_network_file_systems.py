@@ -14,7 +14,7 @@ import pytest
 from infrabench.core import LedgerError, LockError, SiteError, locks
 from infrabench.core.locks import hold_lock, wait_until_free
 from infrabench.ledger import ledger
-from infrabench.machines.lab import shell
+from infrabench_platforms.lab import shell
 
 REFUSED = r"cannot be locked: .*Its file system has no locks.*INFRABENCH_HOME"
 

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 TESTS = Path(__file__).parent.parent
-OURS = ("infrabench", "tests.support")
+OURS = ("infrabench", "tests.support")  # and what begins so: the packages beside it
 
 
 def find(module: str, name: str = "") -> Any:

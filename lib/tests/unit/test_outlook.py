@@ -12,7 +12,7 @@ import pytest
 
 from infrabench import registry
 from infrabench.core import DeploySpec, Limits, NotRunnable, ProvisionError
-from infrabench.machines.sites import availability
+from infrabench_platforms import availability
 from tests.support.fakes import hide_engines
 
 SPEC = DeploySpec("s", Limits(), "")

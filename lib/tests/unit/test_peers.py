@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from infrabench.core import DesignError, InfrabenchError
-from infrabench.selfcheck import peers
-from infrabench.selfcheck.peers import Sampling
+from infrabench_selfcheck import peers
+from infrabench_selfcheck.peers import Sampling
 
 
 def campaign(tool: str, effect: float, low: float, high: float) -> Sampling:

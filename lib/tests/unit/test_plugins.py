@@ -18,8 +18,8 @@ from infrabench.analysis.tables import notation
 from infrabench.core import Deployment, Kind, Target
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.hosts.probes import facts
-from infrabench.machines.lab import images, nodes
 from infrabench.notebook import session_figures
+from infrabench_platforms.lab import images, nodes
 from tests.support.checks import check_each
 from tests.support.fakes import fake_site
 from tests.support.places import TESTS

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-import infrabench
-from tests.support.places import ROOT
+from tests.support.places import PLATFORMS, ROOT
 
 TESTS = ROOT / "lib/tests"
-LAB = Path(infrabench.__file__).parent / "machines/lab"
+LAB = PLATFORMS / "lab"
 GUIDES = ("security.md", "what-the-lab-does.md")
 NAMED = re.compile(r"`([\w/]*test_\w+\.py)`")
 NONE = "nothing is promised"

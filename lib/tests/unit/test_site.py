@@ -95,12 +95,11 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
 
     @contextmanager
-    def machines(hosts: dict[str, Host], _parcels: object, _say: object) -> Iterator[dict[str, Host]]:
+    def machines(hosts: dict[str, Host], _tools: object, _say: object) -> Iterator[dict[str, Host]]:
         found.append(hosts["worker1"].name)
         yield hosts
 
-    monkeypatch.setattr("infrabench.machines.sites.inventory._parcels", lambda tools, say: tools)
-    monkeypatch.setattr("infrabench.machines.sites.inventory.remote.machines", machines)
+    monkeypatch.setattr("infrabench_platforms.provider.open_cluster", machines)
     return found
 
 
@@ -153,7 +152,7 @@ def test_a_host_that_cannot_be_used_is_found_on_opening(tmp_path: Path, how: str
 @pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="not run: this kernel has no IPv6")
 @pytest.mark.parametrize("address", ["::1", "0:0:0:0:0:0:0:1", "0::0001"])
 def test_a_host_is_reached_by_ipv6_in_every_form(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infrabench.machines.sites.site._local_guest", lambda say: {"guest_image": None})
+    monkeypatch.setattr("infrabench_platforms.provider.guest_image", lambda say: {"guest_image": None})
     with serving(tmp_path, address="::1") as login:
         server = login.machine | {"address": address}
         data = {"name": "six", "known_hosts": str(login.known_hosts), "hosts": {"server": server}}
@@ -166,7 +165,7 @@ def test_where_no_lab_can_be_other_sites_are_named(monkeypatch: pytest.MonkeyPat
     def refuse() -> None:
         raise NotRunnable("the lab needs root")
 
-    monkeypatch.setattr("infrabench.machines.lab.shell.require", refuse)
+    monkeypatch.setattr("infrabench_platforms.provider.require_lab", refuse)
     told = r"the lab needs root\. Site local runs what this user can run"
     with pytest.raises(NotRunnable, match=told), open_site("lab"):
         pass

@@ -20,9 +20,9 @@ from infrabench.experiment.execution import session
 from infrabench.experiment.execution.progress import HEADLESS
 from infrabench.ledger import catalogue
 from infrabench.ledger.archive import pack
-from infrabench.machines.sites import availability
-from infrabench.machines.sites.availability import Outlook
+from infrabench.machines.sites.platforms import Outlook
 from infrabench.notebook import headless, start_page
+from infrabench_platforms import provider
 from tests.support.fakes import PLUGINS, fake_site, hide_engines
 from tests.unit.test_again import stopped
 
@@ -83,7 +83,7 @@ def test_a_study_leads_to_its_notebook_and_says_how_long_it_takes(monkeypatch: p
 @pytest.mark.usefixtures("home")
 def test_studies_are_those_that_have_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(start_page.look_around(["containers"])["containers"]) == {"native", "docker", "lxc", "lxd"}
-    monkeypatch.setattr(availability, "check_systems", lambda *_: {})
+    monkeypatch.setattr(provider, "check_systems", lambda *_: {})
     assert list(start_page.look_around()) == ["containers", "fakes"]
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import NotRunnable, ProvisionError, SiteError
-from infrabench.machines import lab
-from infrabench.machines.lab import go_tools, images, network, nodes, shell
-from infrabench.machines.sites import site
+from infrabench_platforms import lab, provider
+from infrabench_platforms.lab import go_tools, images, network, nodes, shell
 
 
 @pytest.fixture
@@ -184,8 +183,8 @@ def test_an_image_made_without_a_lab_lies_in_a_marked_folder_that_its_owner_alon
     monkeypatch.setattr(images, "sh", fail)
     monkeypatch.setattr(shell.os, "geteuid", lambda: user)
     monkeypatch.setattr(shell, "_keep_others_out", lambda place: place.chmod(0o700))  # whoever runs this test
-    monkeypatch.setattr(site.shutil, "which", lambda program: program)
-    assert site._local_guest(print)["guest_image_reason"].endswith("no mmdebstrap here")
+    monkeypatch.setattr(provider.shutil, "which", lambda program: program)
+    assert provider.guest_image(print)["guest_image_reason"].endswith("no mmdebstrap here")
     assert modes == [0o700]
     assert (folder / shell.MARKER).exists()
     scratch = [str(each) for each in words if str(each).startswith("TMPDIR=")]

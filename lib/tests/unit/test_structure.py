@@ -85,7 +85,21 @@ def test_the_description_names_rooms_floors_circles_and_counts(structure: Any, s
         "  sale -> price",
         "lib/shop: 21 lines of Python in 9 modules, each imports 1.6 names; 2 functions of 2.0 lines",
         "lib/tests: 2 lines of Python in 1 modules, each imports 1.0 names; 0 functions of 0.0 lines",
+        "product: 21 lines of Python in 1 packages",
     ]
+
+
+def test_a_package_beside_it_with_its_name_is_a_room(structure: Any, shop: Path) -> None:
+    beside = shop.parent / "shop_van"
+    (beside / "engine").mkdir(parents=True)
+    (beside / "__init__.py").write_text('"""What carries goods."""\n')
+    (beside / "engine/start.py").write_text("from shop.store import box\nfrom shop_van import engine\n")
+    (shop / "till/deep/__init__.py").write_text("def send():\n    from shop_van.engine import start\n")
+    rooms, arrows = structure.read_rooms(shop)
+    assert tuple(rooms["van"]) == ("What carries goods.", 2, 3)
+    assert arrows["van"] == {"store"}
+    assert arrows["till"] == {"__init__", "van", "words"}
+    assert "lib/shop_van: 3 lines of Python in 2 modules" in structure.describe(shop, shop.parent / "tests")
 
 
 def test_commands_at_the_top_are_counted_and_those_of_a_group_are_not(structure: Any, tmp_path: Path) -> None:

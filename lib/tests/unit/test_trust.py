@@ -15,7 +15,7 @@ from infrabench.analysis import results
 from infrabench.analysis.tidy import PLAN_COLUMNS
 from infrabench.core import DesignError, InfrabenchError, SchemaError
 from infrabench.ledger import catalogue
-from infrabench.selfcheck import known_answers
+from infrabench_selfcheck import known_answers
 from tests.support.analysis_fixtures import table_of
 
 SAME = {"system": "native", "prefix": [], "enter": [["server", ["true"]]], "leave": []}

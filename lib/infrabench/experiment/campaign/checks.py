@@ -26,6 +26,7 @@ from infrabench.machines.sites import inventory as inventories
 from infrabench.machines.sites import kubeconfig
 from infrabench.machines.sites.inventory import Inventory
 from infrabench.machines.sites.kubeconfig import Kubeconfig
+from infrabench.machines.sites.platforms import find_platforms
 
 ANSWER_S = 10.0
 
@@ -223,9 +224,7 @@ def _of_this_machine(site: Site, workloads: Collection[str], parity: Sequence[st
     here = LocalHost()
     silent: dict[str, str] = {}
     if site.kind == "lab":
-        from infrabench.machines.lab.shell import require  # the lab's tools are needed only where it is used
-
-        require()
+        find_platforms().require_lab()
         silent = {what: "its nodes can be asked when it is up" for what in parity if not PARITY[what].of_a_lab}
     asked = [what for what in parity if what not in silent]
     facts = {what: {"server": value} for what, value in _facts(here, workloads, asked).items()}

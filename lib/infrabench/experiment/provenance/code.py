@@ -30,23 +30,27 @@ from infrabench.ledger.codes import CODE, known_codes
 from infrabench.ledger.records import not_applicable
 from infrabench.ledger.session_folder import SessionFolder
 
-ROOT = Path(__file__).parents[2]
+PACKAGES = registry.packages()
+HARNESS = Path(__file__).parents[2]
 # Rooms whose code decides what a value is; analysis, figures, commands and the ledger read it, or keep it.
-ROOMS = ("core", "workloads", "systems", "machines", "experiment/design", "experiment/execution")
-LEFT_OUT = ("experiment/execution/progress.py",)
-TOOLS = "machines/lab"  # where the sources of ib- tools lie
+ROOMS = (
+    *(f"infrabench/{room}/" for room in ("core", "workloads", "machines", "experiment/design", "experiment/execution")),
+    f"{registry.PLATFORMS}/",
+)
+LEFT_OUT = ("infrabench/experiment/execution/progress.py",)
+TOOLS = "lab"  # where the sources of ib- tools lie, in the platforms
 PATH = re.compile(r"(?!/)(?!.*\.\.)[\w./-]{1,200}")  # a text that may name a file of ours
 HINTS = {"returns", "annotation"}  # of functions
 Definition = tuple[Path, str | None]  # a module and a name in it; None: everything in it; "": what has no name
 RUN = (*(name for name in registry.CONTRACT["workloads"] if name != "parse"), *registry.DERIVED)
-EXECUTION = ROOT / "experiment/execution"
+EXECUTION = HARNESS / "experiment/execution"
 # What runs, watches and judges a trial; what decides which trial comes next.
 SUITE: Mapping[str, tuple[Definition, ...]] = {
     "measurement": (
         (EXECUTION / "trial.py", None), (EXECUTION / "runner.py", "Runner"), (EXECUTION / "deployments.py", None),
-        (ROOT / "machines/hosts/host.py", None),
+        (HARNESS / "machines/hosts/host.py", None),
     ),
-    "plan": ((ROOT / "experiment/design/design.py", "trials"), (EXECUTION / "blocks.py", None)),
+    "plan": ((HARNESS / "experiment/design/design.py", "trials"), (EXECUTION / "blocks.py", None)),
 }  # fmt: skip
 CHOICES = (
     "Start another session (give it a name), or go on with a mixture (--mixture; MIXTURE=true with make; "
@@ -106,11 +110,8 @@ def _digest(roots: Iterable[Definition], modules: dict[Path, Module]) -> str:
             queue += reached
         elif target := module.imports.get(name) or _submodule(path.parent, name):
             queue.append(target)
-    # How a file is called wherever its checkout or plug-in folder lies; of a module there are many definitions.
-    labels = {
-        path: path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else f"{path.parent.name}/{path.name}"
-        for path in {path for path, _ in found}
-    }
+    # Of a module there are many definitions.
+    labels = {path: _place(path) or f"{path.parent.name}/{path.name}" for path in {path for path, _ in found}}
     return digest(sorted([labels[path], name or "", each] for (path, name), each in found.items() if each))
 
 
@@ -129,10 +130,14 @@ def _check_loaded(paths: Collection[Path]) -> None:
 
 @lru_cache(maxsize=4096)
 def _counts(path: Path) -> bool:
-    if not path.is_relative_to(ROOT):
-        return True
-    inside = path.relative_to(ROOT).as_posix()
-    return inside.startswith(tuple(f"{room}/" for room in ROOMS)) and inside not in LEFT_OUT
+    place = _place(path)
+    return not place or (place.startswith(ROOMS) and place not in LEFT_OUT)
+
+
+def _place(path: Path) -> str:
+    """Return how a file of the suite is called wherever its checkout lies; empty for any other."""
+    folder = next((folder for folder in PACKAGES if path.is_relative_to(folder)), None)
+    return f"{PACKAGES[folder]}/{path.relative_to(folder).as_posix()}" if folder else ""
 
 
 @lru_cache(maxsize=512)
@@ -187,8 +192,9 @@ def _imported(statement: ast.Import | ast.ImportFrom, path: Path) -> Iterator[tu
 
 def _located(parts: list[str]) -> Path | None:
     """Return the file of a module that counts: one of the suite, or one that is neither installed nor Python's own."""
-    if parts[0] == ROOT.name:
-        return _below(ROOT, parts[1:])
+    for folder, name in PACKAGES.items():
+        if parts[0] == name:
+            return _below(folder, parts[1:])
     if parts[0] in sys.stdlib_module_names or parts[0] == "__main__":
         return None
     spec = find_spec(parts[0])
@@ -249,16 +255,21 @@ def _texts(node: ast.AST) -> Iterator[str]:
 def _files(texts: list[str], path: Path) -> set[Path]:
     """Return the files that are named in `texts` of the module at `path`."""
     found: set[Path] = set()
-    packages = [ROOT.joinpath(*each.split(".")[1:]) for each in texts if re.fullmatch(rf"{ROOT.name}(\.\w+)+", each)]
+    packages = [
+        folder.joinpath(*each.split(".")[1:])
+        for folder, name in PACKAGES.items()
+        for each in texts
+        if re.fullmatch(rf"{name}(\.\w+)+", each)
+    ]
     for text in texts:
         for tool in re.findall(r"\bib-([a-z]+)\b", text):
-            found |= {*(ROOT / TOOLS).rglob(f"ib-{tool}"), *(ROOT / TOOLS).rglob(f"src/{tool}.c")}
-            found |= {*(ROOT / TOOLS).rglob(f"{tool}/*.[ch]")}
+            patterns = (f"ib-{tool}", f"src/{tool}.c", f"{tool}/*.[ch]")
+            found |= {each for folder in PACKAGES for pattern in patterns for each in (folder / TOOLS).rglob(pattern)}
         if not PATH.fullmatch(text):
             continue
         folders = [each for each in packages if (each / text).exists()]
         packages = [each for each in packages if each not in folders]
-        found |= {each for folder in [ROOT] * ("/" in text) + folders for each in _inside(folder / text)}
+        found |= {each for folder in [*PACKAGES] * ("/" in text) + folders for each in _inside(folder / text)}
         found |= {path.parent / text} if (path.parent / text).is_file() else set()
     return found | {each for folder in packages for each in _inside(folder)}
 

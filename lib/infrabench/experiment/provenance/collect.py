@@ -11,6 +11,7 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
+from infrabench import registry
 from infrabench.core import CommandFailed, Deployment, Host, LedgerError, Site, SiteError, canonical
 from infrabench.experiment.provenance.comparability import DEPLOYED, MUST_AGREE
 from infrabench.ledger.records import DEPLOYMENTS, read_provenance
@@ -44,10 +45,11 @@ def of_suite() -> dict[str, Any]:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:  # an SDK that this machine can do without
             versions[package] = None
+    total = hashlib.sha256()  # over our Python files: tells two states apart also where there is no commit
+    for source, name in registry.packages().items():
+        for path in sorted(source.rglob("*.py")):
+            total.update(f"{name}/{path.relative_to(source).as_posix()}".encode() + b"\0" + path.read_bytes() + b"\0")
     source = Path(str(resources.files("infrabench"))).resolve()
-    total = hashlib.sha256()  # over the package's Python files: tells two states apart also where there is no commit
-    for path in sorted(source.rglob("*.py")):
-        total.update(path.relative_to(source).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     lock = source.parent / "requirements.lock"
     changes = _git(source, "status", "--porcelain", "--", "..")
     return {

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address
@@ -16,12 +16,11 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from infrabench.core import Machines, NotRunnable, SiteError
-from infrabench.machines.clusters import kata, remote
 from infrabench.machines.hosts import claims
 from infrabench.machines.hosts.host import SSHHost
+from infrabench.machines.sites.platforms import Say, find_platforms
 
 GUEST_NETWORK = IPv4Network("198.18.64.0/24")
-Say = Callable[[str], None]
 
 
 # What begins with a dash would be an option of the command that it is handed to.
@@ -182,22 +181,8 @@ class Teams:
             with open_hosts(self.inventory, named) as opened:
                 hosts = dict(zip(asked, opened.values(), strict=True))
                 claim = claims.claim_hosts(opened.values(), self.holder) if self.holder else nullcontext()
-                with claim, remote.machines(hosts, _parcels(tools, self.say), self.say) as borrowed:
+                with claim, find_platforms().open_cluster(hosts, tools, self.say) as borrowed:
                     yield borrowed
         finally:
             for address in mine:
                 del self.taken[address]
-
-
-def _parcels(tools: tuple[str, ...], say: Say) -> remote.Parcels:
-    """Return the programs and images of a cluster, built on this machine."""
-    from infrabench.machines.lab import go_parts, go_tools, node_groups, pod_images  # only where a cluster is made
-
-    built = go_tools.make(node_groups.parts(tools), say)
-    images = {kind: pod_images.make(kind, say) for kind in pod_images.KINDS}
-    return remote.Parcels(
-        tools=built,
-        images={kind: (each.tag, each.tar) for kind, each in images.items()},
-        versions={part: go_parts.version(go_parts.PARTS[part]) for part in built},
-        own=tuple(part for part in tools if part == kata.PART),
-    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from infrabench.core import LONGEST_NAME, Host, InfrabenchError, Result, SiteError, digest
 from infrabench.machines.sites import redaction
+from infrabench.machines.sites.platforms import Say, find_platforms
 
 AUTHORITY = ("certificate-authority-data", "certificate-authority")
 IMAGE = "INFRABENCH_POD_IMAGE"
@@ -39,7 +40,6 @@ HINTS = (
     ("executable", "The kubeconfig gets its credentials from a program that is not installed here"),
 )
 LAST_HINT = "Is the address right, and reachable from this machine? Try: kubectl --kubeconfig {path} get nodes"
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +127,13 @@ def _program() -> str:
     """Return the path of kubectl: the one installed here, else the one built for the lab."""
     if found := shutil.which("kubectl"):
         return found
-    from infrabench.machines.lab import go_tools  # the lab's tools are needed only where there is no other
-
-    built = go_tools.cached("kubernetes")
+    built = find_platforms().find_kubectl()
     if built is None:
         raise SiteError(
             "a kubeconfig is used through kubectl, and there is none on the search path: install it "
             "(https://kubernetes.io/docs/tasks/tools), or build it: `infrabench lab build --only kubernetes`"
         )
-    return str(built / "kubectl")
+    return str(built)
 
 
 def _error_text(answer: Result, config: Kubeconfig) -> str:
@@ -151,19 +149,17 @@ def pod_image(say: Say) -> dict[str, str]:
     """Return facts of the site: the image of pods, and how it comes onto the nodes; `SiteError` when there is none."""
     if named := os.environ.get(IMAGE):
         return {"pod_image": named, "pod_image_hint": f"{IMAGE} names {named}: can the cluster's nodes pull it?"}
-    from infrabench.machines.lab import pod_images  # the lab's tools are needed only where it is used
-
     try:
-        made = pod_images.make("tools", say)
+        name, archive = find_platforms().make_pod_image(say)
     except InfrabenchError as error:
         raise SiteError(
             f"the image of pods cannot be made here: {error}. Or name one that the cluster can pull, with sh, sleep, "
             f"timeout, iperf3 and netperf in it: {IMAGE}=REGISTRY/NAME:TAG"
         ) from error
     hint = (
-        f"Pods use the image {made.tag}, which has to be on the cluster's nodes. On each: ctr --namespace k8s.io "
-        f"images import {made.tar} (a copy of that file). Or push it to a registry that they pull from, and name it: "
+        f"Pods use the image {name}, which has to be on the cluster's nodes. On each: ctr --namespace k8s.io "
+        f"images import {archive} (a copy of that file). Or push it to a registry that they pull from, and name it: "
         f"{IMAGE}=NAME"
     )
     say(hint)
-    return {"pod_image": made.tag, "pod_image_hint": hint}
+    return {"pod_image": name, "pod_image_hint": hint}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -13,16 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from infrabench.core import LONGEST_NAME, Host, InfrabenchError, Machines, NotRunnable, Site, SiteError
+from infrabench.core import LONGEST_NAME, Host, Machines, NotRunnable, Site, SiteError
 from infrabench.machines import host_cache
 from infrabench.machines.hosts import claims
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.hosts.remote_shell import probe
 from infrabench.machines.sites import cluster_claim, kubeconfig, yaml_with_lines
 from infrabench.machines.sites import inventory as inventories
-from infrabench.machines.sites.inventory import GUEST_NETWORK, Inventory, Say
+from infrabench.machines.sites.inventory import GUEST_NETWORK, Inventory
 from infrabench.machines.sites.kubeconfig import Kubeconfig
-from infrabench.machines.stores import on_host
+from infrabench.machines.sites.platforms import Say, find_platforms
 
 ROUTE_PROTOCOL = "198"  # of our routes, in `ip route`: tells one that a killed run left from an administrator's
 ROUTE_S = 20.0
@@ -85,10 +84,8 @@ def resolve(spec: str) -> str:
     """Return `spec`; for ``auto`` the best site that this user has here: `lab`, else `local` (the log says why)."""
     if spec != "auto":
         return spec
-    from infrabench.machines.lab.shell import require
-
     try:
-        require()
+        find_platforms().require_lab()
     except NotRunnable as error:
         log.warning("the study runs on this host itself, with the systems that this user can use: %s", error)
         return "local"
@@ -121,7 +118,8 @@ def open_site(spec: str | Path, say: Say = log.info, session: str = "") -> Itera
         if str(spec) in ("lab", "local"):
             if holder is not None:
                 stack.enter_context(claims.claim_hosts([LocalHost("this machine")], holder))
-            yield stack.enter_context(_open_lab(say, holder)) if str(spec) == "lab" else open_local(say)
+            in_lab = str(spec) == "lab"
+            yield stack.enter_context(find_platforms().open_lab(say, holder)) if in_lab else open_local(say)
         else:
             found = read_file(spec)
             is_inventory = isinstance(found, Inventory)
@@ -147,48 +145,11 @@ def read_file(spec: str | Path) -> Inventory | Kubeconfig:
     return inventories.parse_inventory(path, data)
 
 
-@contextmanager
-def _open_lab(say: Say, holder: claims.Holder | None) -> Iterator[OpenSite]:
-    from infrabench.machines import lab  # the lab's tools are needed only where it is used
-    from infrabench.machines.lab import node_groups, nodes, releases
-    from infrabench.machines.lab.shell import require
-
-    try:
-        require()
-    except NotRunnable as error:
-        raise NotRunnable(f"{error}. Site local runs what this user can run; an inventory names other hosts") from error
-    with lab.use(say, holder) as facts, ExitStack() as stack:
-        hosts = {node.role: nodes.host(node) for node in nodes.NODES}
-        for host in hosts.values():
-            stack.callback(host.close)
-            host.run(("true",), timeout_s=5)
-        clusters, stores = partial(node_groups.open_group, say=say), partial(node_groups.open_store, say=say)
-        yield OpenSite("lab", "lab", hosts, facts, clusters, stores, versioner=releases.ReleaseServers(say).open)
-
-
 def open_local(say: Say = log.info, make: bool = True) -> OpenSite:
     """Return the site `local`; unless `make`, without its guest image where that is still to be made."""
-    facts = {"guest_network": str(GUEST_NETWORK), **_local_guest(say, make)}
-    here = LocalHost()
-    return OpenSite("local", "local", {"server": here}, facts, storer=partial(on_host.store, here))
-
-
-def _local_guest(say: Say, make: bool = True) -> dict[str, Any]:
-    """Return the guest image of this machine as a site fact, or why there is none."""
-    from infrabench.machines.lab import images
-
-    image = images.cached("guest")
-    if image is None and not shutil.which("mmdebstrap"):
-        return {"guest_image": None, "guest_image_reason": "mmdebstrap is not installed (apt-get install mmdebstrap)"}
-    if image is None and not make:
-        return {"guest_image": {"hash": "", "tar": ""}}
-    try:
-        image = image or images.make("guest", say)
-    except InfrabenchError as error:
-        log.debug("the guest image cannot be made: %s", error)
-        last = str(error).strip().splitlines()[-1]
-        return {"guest_image": None, "guest_image_reason": f"it cannot be made by this user here: {last}"}
-    return {"guest_image": {"hash": image.hash, "tar": str(image.tar)}}
+    platforms, here = find_platforms(), LocalHost()
+    facts = {"guest_network": str(GUEST_NETWORK), **platforms.guest_image(say, make)}
+    return OpenSite("local", "local", {"server": here}, facts, storer=partial(platforms.open_store, here))
 
 
 @contextmanager
@@ -213,13 +174,13 @@ def _open_remote(inventory: Inventory, say: Say, holder: claims.Holder | None) -
         private = inventories.private(inventory)
         for host in hosts.values():
             private = dict.fromkeys(_addresses(host), host.name) | private
-        facts = _local_guest(say)
+        facts = find_platforms().guest_image(say)
         if facts["guest_image"]:
             facts = {"guest_image": _upload_image(hosts["server"], facts["guest_image"], say)}
         if "client" in hosts:
             stack.enter_context(open_route(hosts["client"], hosts["server"], network, say))
         teams = inventories.Teams(inventory, say, holder)
-        store = partial(on_host.store, hosts["server"])
+        store = partial(find_platforms().open_store, hosts["server"])
         facts = {"guest_network": network, **facts}
         yield OpenSite(inventory.name, "inventory", hosts, facts, teams.machines, store, private)
 

@@ -14,12 +14,12 @@ import yaml
 from infrabench.core import DeploySpec, Host, Limits, Machines, NotRunnable
 from infrabench.experiment.execution import runs, session
 from infrabench.ledger import catalogue, records
-from infrabench.machines import lab
-from infrabench.machines.clusters import remote
-from infrabench.machines.clusters.cni import standing
 from infrabench.machines.sites.site import open_site
 from infrabench.registry import study
-from infrabench.systems import flannel
+from infrabench_platforms import lab
+from infrabench_platforms.clusters import remote
+from infrabench_platforms.clusters.cni import standing
+from infrabench_platforms.systems import flannel
 from tests.support.machine_noise import is_carried_out
 
 SPEC = DeploySpec("test", Limits(memory_bytes=256 * 2**20), "198.18.64.10")

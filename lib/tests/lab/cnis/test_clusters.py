@@ -36,12 +36,12 @@ from infrabench.experiment.execution import preflight, reparse
 from infrabench.experiment.execution.monitor import watching
 from infrabench.experiment.execution.trial import Bench, execute
 from infrabench.ledger.records import read_plan, read_trial, recorded, verify
-from infrabench.machines import lab
-from infrabench.machines.clusters import control, hosts
-from infrabench.machines.lab import go_parts, go_tools, node_groups, nodes
-from infrabench.machines.lab.shell import sh
 from infrabench.machines.sites.site import open_site
-from infrabench.systems import _cni
+from infrabench_platforms import lab
+from infrabench_platforms.clusters import control, hosts
+from infrabench_platforms.lab import go_parts, go_tools, node_groups, nodes
+from infrabench_platforms.lab.shell import sh
+from infrabench_platforms.systems import _cni
 from tests.support.machine_noise import is_carried_out
 from tests.support.started_commands import end_command, hash_trials, start_command, thawed, wait_for_trials
 from tests.support.storm import LONG, size

@@ -7,10 +7,10 @@ import shutil
 import pytest
 
 from infrabench.core import ProvisionError
-from infrabench.machines.clusters.hosts import uplink
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.sites.site import OpenSite
-from infrabench.systems import host
+from infrabench_platforms.clusters.hosts import uplink
+from infrabench_platforms.systems import host
 from tests.unit.systems.test_cni import SPEC
 
 

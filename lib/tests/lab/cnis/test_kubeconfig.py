@@ -11,14 +11,14 @@ import pytest
 from infrabench.core import DeploySpec, DesignError, Limits, NotRunnable, ProvisionError, SiteError
 from infrabench.experiment.execution import runs, session
 from infrabench.ledger import catalogue, records
-from infrabench.machines import lab
-from infrabench.machines.clusters import control, pods
-from infrabench.machines.clusters.cluster import Kubectl
-from infrabench.machines.clusters.cni import standing
 from infrabench.machines.sites import cluster_claim
 from infrabench.machines.sites.site import open_site
 from infrabench.registry import study
-from infrabench.systems import cilium
+from infrabench_platforms import lab
+from infrabench_platforms.clusters import control, pods
+from infrabench_platforms.clusters.cluster import Kubectl
+from infrabench_platforms.clusters.cni import standing
+from infrabench_platforms.systems import cilium
 from tests.support.machine_noise import is_carried_out
 
 MIB = 2**20
@@ -111,7 +111,7 @@ def test_a_namespace_of_others_stays(kubeconfig: Path) -> None:
 
 def test_an_image_that_the_nodes_do_not_have_is_told(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INFRABENCH_POD_IMAGE", "registry.invalid/none:1")
-    monkeypatch.setattr("infrabench.systems._namespace.PODS_S", 8.0)
+    monkeypatch.setattr("infrabench_platforms.systems._namespace.PODS_S", 8.0)
     told = r"registry\.invalid/none:1.*can the cluster's nodes pull it"
     with open_site(kubeconfig) as site, pytest.raises(ProvisionError, match=told), cilium.deploy(site, SPEC):
         pass

@@ -14,9 +14,9 @@ from docker.errors import APIError
 from pylxd.exceptions import LXDAPIException, NotFound
 
 from infrabench.core import ProvisionError, Result
-from infrabench.machines import containers, guest_bridge
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.systems import docker, lxc, lxd, native, podman
+from infrabench_platforms import containers, guest_bridge
+from infrabench_platforms.systems import docker, lxc, lxd, native, podman
 from tests.support.fakes import FakeSite, fake_site
 
 OWN = """

@@ -9,7 +9,7 @@ import pytest
 
 from infrabench import registry
 from infrabench.core import Deployment, DeploySpec, Host, Limits, Site
-from infrabench.machines import guest_bridge
+from infrabench_platforms import guest_bridge
 
 NAMES = registry.study("containers").systems
 SPEC = DeploySpec("test", Limits(cpus="0", memory_bytes=512 * 2**20, nofile=5000), "198.18.64.10")

@@ -18,7 +18,7 @@ SPEC = DeploySpec("test", Limits(cpus="0", memory_bytes=512 * 2**20, nofile=5000
 # A session that was killed: it deploys and is gone, with nothing torn down.
 _KILLED = """
 import os, signal, sys
-from infrabench.machines import lab; from infrabench import registry
+from infrabench_platforms import lab; from infrabench import registry
 from infrabench.core import DeploySpec, Limits
 from infrabench.machines.sites.site import OpenSite
 site = OpenSite("lab", "lab", {node.role: lab.nodes.host(node) for node in lab.NODES}, lab.facts())

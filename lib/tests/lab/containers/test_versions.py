@@ -10,7 +10,7 @@ from infrabench import registry
 from infrabench.experiment.execution import runs, session
 from infrabench.ledger import catalogue, records
 from infrabench.ledger.session_folder import SessionFolder
-from infrabench.machines.lab import node_groups
+from infrabench_platforms.lab import node_groups
 
 pytestmark = pytest.mark.timeout(600)
 

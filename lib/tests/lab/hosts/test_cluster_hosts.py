@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.machines.clusters import hosts
+from infrabench_platforms.clusters import hosts
 from tests.unit.clusters.test_cluster_hosts import NASTY
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import NotRunnable, ProvisionError
-from infrabench.machines.clusters import hosts, remote
+from infrabench_platforms.clusters import hosts, remote
 from tests.support.cluster_fakes import Scripted
 from tests.support.sandbox import Sandbox, sandbox
 

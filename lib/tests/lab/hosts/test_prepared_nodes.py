@@ -12,8 +12,8 @@ import yaml
 
 from infrabench import cli
 from infrabench.core import Host
-from infrabench.machines import lab
 from infrabench.machines.sites.site import open_site
+from infrabench_platforms import lab
 from tests.support.debian import package, publish
 
 REPOSITORY = "/srv/repository"

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import ProvisionError
-from infrabench.machines.lab import go_parts, go_tools
-from infrabench.machines.lab.go_parts import Extra, GoPart
+from infrabench_platforms.lab import go_parts, go_tools
+from infrabench_platforms.lab.go_parts import Extra, GoPart
 from tests.unit.lab import test_ahead
 from tests.unit.lab.test_ahead import Fake, Make, build
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import SiteError
-from infrabench.machines import lab
+from infrabench_platforms import lab
 
 
 class Killed(BaseException):

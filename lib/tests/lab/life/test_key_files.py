@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.machines.lab import shell
+from infrabench_platforms.lab import shell
 from tests.unit.security import test_key_files
 
 _open_umask = test_key_files._open_umask  # the fixture of the module beside it in the gate

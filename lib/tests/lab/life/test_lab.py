@@ -15,12 +15,11 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import SiteError
-from infrabench.machines import lab
 from infrabench.machines.hosts.host import SSHHost
-from infrabench.machines.lab import images
-from infrabench.machines.lab.shell import in_use, sh, state_dir
-from infrabench.machines.sites import local_leftovers
 from infrabench.machines.sites.site import open_site
+from infrabench_platforms import lab, local_leftovers
+from infrabench_platforms.lab import images
+from infrabench_platforms.lab.shell import in_use, sh, state_dir
 from tests.support.leftovers import left_since, traces
 
 
@@ -60,7 +59,7 @@ def test_nodes_reach_each_other_and_nothing_else() -> None:
 def test_a_lab_killed_at_any_point_is_repaired_by_the_next_up() -> None:
     rng = random.Random(20201)
     for _ in range(6):
-        child = subprocess.Popen([sys.executable, "-c", "from infrabench.machines import lab; lab.up()"])
+        child = subprocess.Popen([sys.executable, "-c", "from infrabench_platforms import lab; lab.up()"])
         time.sleep(rng.uniform(0.3, 2.2))
         child.send_signal(signal.SIGKILL)
         child.wait()
@@ -76,7 +75,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from infrabench import registry
 from infrabench.core import DeploySpec, Limits
-from infrabench.machines.sites import local_leftovers
+from infrabench_platforms import local_leftovers
 from infrabench.machines.sites.site import open_site
 with open_site("local", session="killed") as site, ExitStack() as stack:
     for place, name in enumerate(registry.study("containers").systems):

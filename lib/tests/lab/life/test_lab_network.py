@@ -11,7 +11,7 @@ import pytest
 
 from infrabench.core import ProvisionError, Result
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.machines.lab import network
+from infrabench_platforms.lab import network
 
 Ip = Callable[..., Result]
 

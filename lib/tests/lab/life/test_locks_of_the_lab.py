@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import SiteError
-from infrabench.machines.lab import go_tools, images, processes, shell
+from infrabench_platforms.lab import go_tools, images, processes, shell
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import ProvisionError
-from infrabench.machines.lab import pod_images
-from infrabench.machines.lab.shell import open_state_dir
+from infrabench_platforms.lab import pod_images
+from infrabench_platforms.lab.shell import open_state_dir
 from tests.unit.lab.test_podimages import unpacked
 
 needs_gcc = pytest.mark.skipif(

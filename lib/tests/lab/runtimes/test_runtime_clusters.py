@@ -29,10 +29,10 @@ from infrabench.core import (
 from infrabench.experiment.execution import preflight
 from infrabench.experiment.execution.monitor import watching
 from infrabench.experiment.execution.trial import Bench, Finished, execute
-from infrabench.machines.clusters import pods
-from infrabench.machines.lab import go_tools, node_groups
 from infrabench.machines.sites.site import open_site
 from infrabench.studies.runtimes import STUDY
+from infrabench_platforms.clusters import pods
+from infrabench_platforms.lab import go_tools, node_groups
 from tests.support.started_commands import thawed
 
 # The first test builds what is not built yet: half an hour where nothing is.

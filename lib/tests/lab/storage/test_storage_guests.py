@@ -17,9 +17,9 @@ from infrabench.core import Deployment, DeploySpec, Guards, Site, Target, Trial,
 from infrabench.experiment.execution import preflight
 from infrabench.experiment.execution.monitor import watching
 from infrabench.experiment.execution.trial import Bench, execute
-from infrabench.machines.lab import images
-from infrabench.machines.stores.node import krbd
 from infrabench.studies.storage import STUDY
+from infrabench_platforms.lab import images
+from infrabench_platforms.stores.node import krbd
 from tests.support.storm import in_long_form
 
 pytestmark = [pytest.mark.timeout(3600), in_long_form]

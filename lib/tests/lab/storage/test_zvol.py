@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from infrabench.core import Host, Site
-from infrabench.machines.stores import upload
-from infrabench.machines.stores.node.config import GIB, Config
+from infrabench_platforms.stores import upload
+from infrabench_platforms.stores.node.config import GIB, Config
 from tests.support.storm import in_long_form
 
 CONFIG = Config("zfs", "zvol", 2 * GIB, 2 * GIB, cache_bytes=GIB // 2)

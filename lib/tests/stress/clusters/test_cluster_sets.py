@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.machines.lab import nodes
+from infrabench_platforms.lab import nodes
 from tests.support.cluster_fakes import sleeper
 from tests.unit.clusters import test_cluster_sets
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from infrabench.machines.clusters import pods
+from infrabench_platforms.clusters import pods
 
 # Pods are files; a pod whose name is in SICK never gets Ready, one in STUCK never goes.
 KUBECTL = """#!{python}

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from infrabench.machines.lab import pod_images
+from infrabench_platforms.lab import pod_images
 
 pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="not run: no gcc here")
 SECRET = "a secret of thirty-two characters"

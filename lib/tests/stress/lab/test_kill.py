@@ -18,7 +18,7 @@ from infrabench.core import canonical
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution import session
 from infrabench.ledger.records import read_plan, read_trial, recorded, verify
-from infrabench.machines import lab
+from infrabench_platforms import lab
 from tests.support.started_commands import end_command, hash_trials, start_command, wait_for_trials
 from tests.support.storm import size
 

@@ -23,11 +23,11 @@ from infrabench.core import Host, Machines, Result
 from infrabench.experiment.campaign import checks, engine, file, overlap, summary
 from infrabench.experiment.campaign.plan import Plan
 from infrabench.ledger import catalogue, records
-from infrabench.machines import lab
-from infrabench.machines.lab import node_groups
-from infrabench.machines.lab.shell import state_dir
 from infrabench.machines.sites.site import open_site
 from infrabench.notebook import headless, multisite
+from infrabench_platforms import lab
+from infrabench_platforms.lab import node_groups
+from infrabench_platforms.lab.shell import state_dir
 from tests.support import slurm_cluster
 from tests.support.places import ROOT
 from tests.support.slurm_cluster import PARTITION

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from infrabench.ledger.records import read_plan, read_trial, recorded, verify
-from infrabench.machines import lab
-from infrabench.machines.lab import nodes
 from infrabench.workloads import rebuild
+from infrabench_platforms import lab
+from infrabench_platforms.lab import nodes
 from tests.support.storm import in_long_form
 
 SESSION = """

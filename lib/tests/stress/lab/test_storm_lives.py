@@ -23,8 +23,8 @@ import pytest
 
 from infrabench.ledger.records import recorded
 from infrabench.machines.hosts import marks
-from infrabench.machines.lab import nodes
-from infrabench.systems import lxc, native
+from infrabench_platforms.lab import nodes
+from infrabench_platforms.systems import lxc, native
 from tests.stress.torture.dens import MARK
 from tests.support.leftovers import Traces, changed, left_since, quiet_traces, traces
 from tests.support.storm import SEED, size

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from infrabench.ledger.records import read_plan, read_trial, recorded, verify
-from infrabench.machines import lab
 from infrabench.machines.hosts import marks
 from infrabench.machines.hosts.remote_shell import probe
-from infrabench.machines.lab import node_groups
+from infrabench_platforms import lab
+from infrabench_platforms.lab import node_groups
 from tests.support.started_commands import end_command, start_command, wait_for_trials
 
 SITES = ("local", "lab", "inventory")

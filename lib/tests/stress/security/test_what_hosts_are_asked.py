@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import infrabench
-from infrabench.machines import guest_bridge
 from infrabench.machines.hosts import host
 from infrabench.machines.hosts.host import LocalHost
+from infrabench_platforms import guest_bridge
 
 PROBES = Path(infrabench.__file__).parent / "machines" / "hosts" / "probes"
 

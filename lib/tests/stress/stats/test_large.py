@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from infrabench.selfcheck.validation.generators import campaigns_table
 from infrabench.stats import contrasts, diagnostics, estimates
 from infrabench.stats.stopping import stopping_n
+from infrabench_selfcheck.validation.generators import campaigns_table
 from tests.unit.stats.test_stopping import look_at
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.machines.stores.node import daemons
-from infrabench.machines.stores.node.config import Config, StoreError, claim
+from infrabench_platforms.stores.node import daemons
+from infrabench_platforms.stores.node.config import Config, StoreError, claim
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
 

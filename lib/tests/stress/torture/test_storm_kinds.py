@@ -31,10 +31,10 @@ from infrabench.core import LedgerError, SiteError
 from infrabench.experiment.provenance import code
 from infrabench.ledger import ledger
 from infrabench.ledger.session_folder import SessionFolder
-from infrabench.machines import lab
-from infrabench.machines.lab import go_tools, images, shell
 from infrabench.machines.sites import redaction
 from infrabench.stats import contrasts
+from infrabench_platforms import lab
+from infrabench_platforms.lab import go_tools, images, shell
 from tests.support.analysis_fixtures import table_of
 from tests.support.storm import SEED, size
 from tests.unit import test_code, test_state_folder

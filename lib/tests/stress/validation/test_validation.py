@@ -10,12 +10,15 @@ from infrabench import cli
 from infrabench.analysis.tidy import check as tidy_check
 from infrabench.core import DesignError, InfrabenchError
 from infrabench.experiment.design import orders
-from infrabench.selfcheck import known_answers
-from infrabench.selfcheck.known_answers import relabelled
-from infrabench.selfcheck.validation import CHECKS, choose_checks, format_outcome, lines, pipelines, run
-from infrabench.selfcheck.validation import generators as made
-from infrabench.selfcheck.validation import sites as several
-from infrabench.selfcheck.validation.check import (
+from infrabench.stats import dependence, events, intervals, losses, meta_analysis, multiplicity, pairwise
+from infrabench.stats import verdicts as judging
+from infrabench.stats.intervals import Interval
+from infrabench_selfcheck import known_answers
+from infrabench_selfcheck.known_answers import relabelled
+from infrabench_selfcheck.validation import CHECKS, choose_checks, format_outcome, lines, pipelines, run
+from infrabench_selfcheck.validation import generators as made
+from infrabench_selfcheck.validation import sites as several
+from infrabench_selfcheck.validation.check import (
     Check,
     SimulatedCase,
     at_most,
@@ -23,9 +26,6 @@ from infrabench.selfcheck.validation.check import (
     carry_out,
     near,
 )
-from infrabench.stats import dependence, events, intervals, losses, meta_analysis, multiplicity, pairwise
-from infrabench.stats import verdicts as judging
-from infrabench.stats.intervals import Interval
 
 
 @pytest.mark.parametrize("name", CHECKS)

@@ -14,10 +14,10 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-import infrabench
 from infrabench.workloads import ftp, mail, stream, web
+from tests.support.places import PLATFORMS
 
-GUEST = Path(infrabench.__file__).parent / "machines" / "lab" / "guest"
+GUEST = PLATFORMS / "lab/guest"
 BIN = GUEST / "overlay/usr/local/bin"
 ETC = GUEST / "overlay/etc/infrabench"
 NEEDS_COMPILER = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc on this machine")

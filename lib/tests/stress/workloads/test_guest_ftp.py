@@ -10,13 +10,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-import infrabench
+from tests.support.places import PLATFORMS
 
-CLIENT = Path(infrabench.__file__).parent / "machines/lab/guest/overlay/usr/local/bin/ib-ftp"
+CLIENT = PLATFORMS / "lab/guest/overlay/usr/local/bin/ib-ftp"
 CONTENT = bytes(range(256)) * 400
 BEFORE_S, BETWEEN_S = 0.2, 0.1
 ANSWERS = {"USER": "331 name", "PASS": "230 in", "TYPE": "200 type", "QUIT": "221 bye"}

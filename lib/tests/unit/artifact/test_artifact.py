@@ -22,7 +22,7 @@ from tests.support.crate_context import issues
 from tests.support.places import ROOT
 
 SESSION = "lab-quick-2026-11-known"
-LEFT_OUT = ("figures/", "lib/tests/", "lib/infrabench/machines/lab/", "data/recorded/")  # only to make the test quick
+LEFT_OUT = ("figures/", "lib/tests/", "lib/infrabench_platforms/lab/", "data/recorded/")  # only to make the test quick
 GIT = ("git", "-c", "user.name=Somebody", "-c", "user.email=somebody@example.org", "-c", "commit.gpgsign=false")
 WHEN = {"GIT_AUTHOR_DATE": "2026-11-22T12:00:00+0000", "GIT_COMMITTER_DATE": "2026-11-22T12:00:00+0000"}
 

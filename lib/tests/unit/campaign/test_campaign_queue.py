@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import ProvisionError, Result
-from infrabench.machines.lab import images, node_groups, nodes
+from infrabench_platforms.lab import images, node_groups, nodes
 from tests.support import slurm_cluster
 
 

@@ -17,8 +17,8 @@ from infrabench.core import DesignError, LedgerError, NotRunnable
 from infrabench.ledger import catalogue
 from infrabench.ledger.checksums import SUMS
 from infrabench.ledger.records import read_session
-from infrabench.selfcheck.claims import collect_claims, reanalysis, record, remeasurement, sources
-from infrabench.selfcheck.claims.claim import FAIL, NOT_RUN, PASS, REANALYSIS, REMEASUREMENT, Claim
+from infrabench_selfcheck.claims import collect_claims, reanalysis, record, remeasurement, sources
+from infrabench_selfcheck.claims.claim import FAIL, NOT_RUN, PASS, REANALYSIS, REMEASUREMENT, Claim
 from tests.support.places import ROOT
 
 SMALL = "known-effects/lab-quick-2026-11-known"

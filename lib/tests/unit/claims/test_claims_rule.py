@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infrabench.selfcheck.claims import remeasurement
-from infrabench.selfcheck.claims.claim import FAIL, INCONCLUSIVE, PASS
 from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, NOT_COMPARABLE, WITHIN, Pairs, decide, judge
 from infrabench.stats.verdicts import INCONCLUSIVE as UNDECIDED
+from infrabench_selfcheck.claims import remeasurement
+from infrabench_selfcheck.claims.claim import FAIL, INCONCLUSIVE, PASS
 
 MARGIN = 0.02
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from infrabench.core import ProvisionError
-from infrabench.machines.clusters import cluster
-from infrabench.machines.clusters.cluster import Cluster, Kubectl
+from infrabench_platforms.clusters import cluster
+from infrabench_platforms.clusters.cluster import Cluster, Kubectl
 from tests.support.cluster_fakes import Scripted, machines, scripts
 
 NEVER = b"no script has this"

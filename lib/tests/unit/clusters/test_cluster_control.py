@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from infrabench.core import ProvisionError
-from infrabench.machines.clusters import cluster, cni, control, runtimes, workers
-from infrabench.machines.clusters.cluster import Cluster, Kubectl
-from infrabench.machines.lab import network, node_groups
-from infrabench.systems import _cni
+from infrabench_platforms.clusters import cluster, cni, control, runtimes, workers
+from infrabench_platforms.clusters.cluster import Cluster, Kubectl
+from infrabench_platforms.lab import network, node_groups
+from infrabench_platforms.systems import _cni
 from tests.support.cluster_fakes import Scripted, machines, scripts
 
 SECRETS = [f"kubeconfig {number}" for number in range(5)]

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infrabench.core import ProvisionError
-from infrabench.machines.clusters import hosts
 from infrabench.machines.hosts.host import LocalHost
+from infrabench_platforms.clusters import hosts
 from tests.support.cluster_fakes import Rooted, Scripted, words_of
 
 NASTY = ["%h", "100%", "$HOME", "${HOME}", "a b", "{a}", 'say "x"', "it's", "back\\slash", "", ";", "a;b", "\t", "x\ny"]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import NotRunnable
-from infrabench.machines.clusters import kata
 from infrabench.machines.hosts.host import LocalHost
+from infrabench_platforms.clusters import kata
 from tests.support.cluster_fakes import Scripted
 
 HERE = LocalHost("here")

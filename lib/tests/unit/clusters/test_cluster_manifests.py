@@ -8,9 +8,9 @@ import re
 
 import pytest
 
-from infrabench.machines.clusters import pods
-from infrabench.systems import _cni
 from infrabench.workloads import iperf3, netperf
+from infrabench_platforms.clusters import pods
+from infrabench_platforms.systems import _cni
 
 DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")

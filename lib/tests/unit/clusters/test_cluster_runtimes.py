@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from infrabench.core import DesignError, NotRunnable, ProvisionError
-from infrabench.machines.clusters import runtimes, workers
-from infrabench.machines.clusters.kata import Kata
-from infrabench.machines.lab import go_parts
+from infrabench_platforms.clusters import runtimes, workers
+from infrabench_platforms.clusters.kata import Kata
+from infrabench_platforms.lab import go_parts
 from tests.support.cluster_fakes import Scripted, machines, scripts
 
 KATA = Kata(

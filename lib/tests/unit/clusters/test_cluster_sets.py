@@ -17,16 +17,16 @@ from types import SimpleNamespace
 import pytest
 
 from infrabench.core import DesignError, Machines, NotRunnable, ProvisionError, Result
-from infrabench.machines.lab import node_groups, nodes, processes, shell
-from infrabench.machines.lab.images import Image
 from infrabench.machines.sites.inventory import Inventory
 from infrabench.machines.sites.site import read_file
+from infrabench_platforms.lab import node_groups, nodes, processes, shell
+from infrabench_platforms.lab.images import Image
 from tests.support.cluster_fakes import Scripted
 from tests.unit.clusters.test_cluster_kata import release
 
 TAKE = """
 import sys
-from infrabench.machines.lab import node_groups as sets
+from infrabench_platforms.lab import node_groups as sets
 sys.stdin.readline()
 for number in range(4):
     print(sets.allocate_slot(f"{sys.argv[1]}-{number}"))

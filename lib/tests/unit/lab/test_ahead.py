@@ -15,9 +15,9 @@ import pytest
 
 from infrabench import cli
 from infrabench.core import NotRunnable, ProvisionError
-from infrabench.machines import lab
-from infrabench.machines.lab import go_parts, go_tools, images, pod_images, prebuild, shell
-from infrabench.machines.lab.go_parts import GoPart, Program
+from infrabench_platforms import lab
+from infrabench_platforms.lab import go_parts, go_tools, images, pod_images, prebuild, shell
+from infrabench_platforms.lab.go_parts import GoPart, Program
 
 Make = Callable[..., GoPart]
 Fake = Callable[..., Path]

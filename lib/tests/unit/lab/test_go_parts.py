@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import DesignError
-from infrabench.machines.lab import go_parts, go_tools
-from infrabench.machines.lab.go_parts import PARTS, Extra, GoPart, Program, build_flags, version
+from infrabench_platforms.lab import go_parts, go_tools
+from infrabench_platforms.lab.go_parts import PARTS, Extra, GoPart, Program, build_flags, version
 from tests.support.checks import check_each
 
 PART = GoPart("tiny", "example/tiny", (Program("x", "p", 1), Program("y", "p", 1, tags="own")))

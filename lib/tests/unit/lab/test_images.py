@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.machines.lab import images
+from infrabench_platforms.lab import images
 
 
 def test_a_node_has_everything_that_a_guest_has() -> None:

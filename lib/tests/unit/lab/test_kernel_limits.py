@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import NotRunnable, ProvisionError
-from infrabench.machines.lab import kernel_limits
+from infrabench_platforms.lab import kernel_limits
 
 INSTANCES = "fs/inotify/max_user_instances"
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import ProvisionError
-from infrabench.machines.lab import pod_images
-from infrabench.machines.lab.pod_images import LayerEntry
+from infrabench_platforms.lab import pod_images
+from infrabench_platforms.lab.pod_images import LayerEntry
 
 
 def unpacked(archive: bytes) -> tuple[list[dict], dict, tarfile.TarFile]:

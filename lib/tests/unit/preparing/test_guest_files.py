@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from infrabench.core import ProvisionError
-from infrabench.machines.lab import images
 from infrabench.machines.sites.prepare import requirements
+from infrabench_platforms import provider
+from infrabench_platforms.lab import images
 
 
 def _image(path: Path) -> Path:
@@ -35,8 +36,8 @@ def _image(path: Path) -> Path:
 
 
 def test_files_and_folders_of_ours_are_read_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    image = SimpleNamespace(tar=_image(tmp_path / "guest.tar"))
-    monkeypatch.setattr(images, "make", lambda kind, say: image)
+    image = SimpleNamespace(tar=_image(tmp_path / "guest.tar"), hash="")
+    monkeypatch.setattr(images, "cached", lambda kind: image)
     found = requirements.load_files(print)
     assert [(each.path, each.mode, each.data) for each in found.files] == [
         ("/etc/infrabench/web/a.conf", 0o644, b"a"), ("/usr/local/bin/ib-x", 0o755, b"x"),
@@ -48,5 +49,7 @@ def test_an_image_that_cannot_be_made_is_a_reason(monkeypatch: pytest.MonkeyPatc
     def refuse(kind, say):
         raise ProvisionError("mmdebstrap exited with 1:\nno network")
 
+    monkeypatch.setattr(images, "cached", lambda kind: None)
     monkeypatch.setattr(images, "make", refuse)
-    assert requirements.load_files(print).reason == "it cannot be made here: no network"
+    monkeypatch.setattr(provider.shutil, "which", lambda program: program)
+    assert requirements.load_files(print).reason == "it cannot be made by this user here: no network"

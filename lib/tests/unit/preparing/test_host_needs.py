@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import infrabench
 from infrabench import registry
 from infrabench.core import DesignError
-from infrabench.machines.clusters import remote
-from infrabench.machines.lab import images
 from infrabench.machines.sites.inventory import Inventory
 from infrabench.machines.sites.prepare import plan, requirements
-from infrabench.machines.stores import on_host
+from infrabench_platforms.clusters import remote
+from infrabench_platforms.lab import images
+from infrabench_platforms.stores import on_host
+from tests.support.places import PLATFORMS
 
-PACKAGE = Path(infrabench.__file__).parent
 TWO = {"server": {"address": "192.0.2.1"}, "client": {"address": "192.0.2.2"}}
 TEAM = {
     "control": {"address": "192.0.2.3"}, "worker1": {"address": "192.0.2.4"}, "worker2": {"address": "192.0.2.5"},
@@ -135,7 +133,7 @@ def test_every_package_has_the_name_of_one() -> None:
 
 def test_servers_that_stay_off_are_those_of_the_guests() -> None:
     """What is masked in every guest is masked on hosts, of packages that a study installs."""
-    setup = (PACKAGE / "machines/lab/guest/setup.sh").read_text()
+    setup = (PLATFORMS / "lab/guest/setup.sh").read_text()
     units = set(re.search(r"for unit in (.*?); do", setup, re.DOTALL)[1].replace("\\\n", " ").split())  # type: ignore[index]
     ours = {unit for package in ("apache2", "vsftpd", "postfix") for unit in plan.STAYS_OFF[package]}
     assert ours <= units

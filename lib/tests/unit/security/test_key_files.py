@@ -12,11 +12,11 @@ from types import SimpleNamespace
 import pytest
 
 from infrabench.cli import lab as labcommand
-from infrabench.machines import lab
-from infrabench.machines.clusters import hosts
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.machines.lab import network, nodes
-from infrabench.machines.stores.node import guest
+from infrabench_platforms import lab
+from infrabench_platforms.clusters import hosts
+from infrabench_platforms.lab import network, nodes
+from infrabench_platforms.stores.node import guest
 
 
 def mode(path: Path) -> int:
@@ -97,7 +97,7 @@ def test_the_kubeconfig_of_a_kept_cluster_is_its_owners_alone(monkeypatch: pytes
         yield None
 
     monkeypatch.setattr(lab, "keep_cluster", keeping)
-    monkeypatch.setattr("infrabench.machines.clusters.cni.standing", lambda machines, cni: cluster)
+    monkeypatch.setattr("infrabench_platforms.clusters.cni.standing", lambda machines, cni: cluster)
     arguments = argparse.Namespace(kubernetes="bridge", hosts=[])
     lines = list(labcommand.up(arguments))
     assert mode(lab.kubeconfig("bridge")) == 0o600

@@ -9,30 +9,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import infrabench
 from infrabench.machines.hosts.host import LocalHost
 from tests.support.checks import check_each
+from tests.support.places import LIB, ROOT, files_of_packages
 from tests.support.shell_strings import package, violations
 
-ROOT = Path(infrabench.__file__).parent
-CHECKOUT = ROOT.parents[1]
-FILES = sorted(ROOT.rglob("*.py"))
+FILES = files_of_packages()
 # SSH itself carries one string: these quote every word of an argument list for it.
 QUOTING = {
-    "machines/hosts/host.py", "machines/hosts/remote_shell.py", "machines/stores/node/guest.py",
-    "machines/stores/node/inside.py",
+    "infrabench/machines/hosts/host.py", "infrabench/machines/hosts/remote_shell.py",
+    "infrabench_platforms/stores/node/guest.py", "infrabench_platforms/stores/node/inside.py",
 }  # fmt: skip
-SHOWING = {"machines/sites/prepare/plan.py"}  # prints commands as people would type them, and hands none to anything
+SHOWING = {"infrabench/machines/sites/prepare/plan.py"}  # prints commands as people type them, and runs none
 # Parts of objects that are declared as constants, at the top of modules.
-DECLARED = {"machines/clusters/cni.py": {"test"}}
+DECLARED = {"infrabench_platforms/clusters/cni.py": {"test"}}
 
 
 def _name(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
+    return path.relative_to(LIB).as_posix()
 
 
 def _module(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
+    return ".".join(path.relative_to(LIB).with_suffix("").parts)
 
 
 def test_the_list_of_files_finds_them() -> None:
@@ -43,7 +41,7 @@ def test_the_list_of_files_finds_them() -> None:
 def test_what_a_shell_gets_is_a_constant() -> None:
     def check(path: Path) -> list[str]:
         allowed = DECLARED.get(_name(path), set())
-        return [each for each in violations(_module(path), package(ROOT)) if each.rpartition(": ")[2] not in allowed]
+        return [each for each in violations(_module(path), package(LIB)) if each.rpartition(": ")[2] not in allowed]
 
     check_each(check, FILES, _name)
 
@@ -100,14 +98,14 @@ def test_only_ssh_is_handed_a_quoted_line() -> None:
 
 
 def test_programs_in_c_call_no_shell() -> None:
-    sources = [*ROOT.rglob("*.c"), *ROOT.rglob("*.h")]
+    sources = [*files_of_packages("*.c"), *files_of_packages("*.h")]
     assert len(sources) > 10
     assert [path.name for path in sources if re.search(r"\b(system|popen)\s*\(", path.read_text())] == []
 
 
 def test_scripts_evaluate_nothing() -> None:
-    ours = [path for path in ROOT.rglob("*") if path.suffix in {".sh", ".py"}]
-    scripts = [*ours, *(CHECKOUT / "scripts").iterdir()]
+    ours = [path for path in files_of_packages("*") if path.suffix in {".sh", ".py"}]
+    scripts = [*ours, *(ROOT / "scripts").iterdir()]
     assert [path.name for path in scripts if re.search(r"(^|[;&|]\s*|\bthen )eval ", path.read_text(), re.M)] == []
 
 

@@ -10,13 +10,13 @@ from statsmodels.stats.power import TTestPower
 
 from infrabench.analysis.tidy import tidy
 from infrabench.core import DesignError, SchemaError
-from infrabench.selfcheck.validation.generators import campaigns_table
 from infrabench.stats import contrasts, diagnostics
 from infrabench.stats.contrasts import TYPES
 from infrabench.stats.dependence import autocorrelation
 from infrabench.stats.multiplicity import holm
 from infrabench.stats.pairwise import paired_fieller, ratio_equivalence
 from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE, WITHIN
+from infrabench_selfcheck.validation.generators import campaigns_table
 from tests.support.analysis_fixtures import DATA_A, MARGINS, PRIMARY, table_of, write_session
 
 REFERENCE = {

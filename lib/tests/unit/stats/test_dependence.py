@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from infrabench.selfcheck.validation.generators import ar1
 from infrabench.stats.dependence import (
     autocorrelation,
     dependent,
@@ -24,6 +23,7 @@ from infrabench.stats.dependence import (
     runs_test,
 )
 from infrabench.stats.intervals import t_interval
+from infrabench_selfcheck.validation.generators import ar1
 
 RNG = np.random.default_rng(71)
 SAMPLES = [RNG.normal(size=n) for n in (5, 6, 9, 10, 30, 33, 34, 50)]

@@ -12,11 +12,11 @@ from matplotlib.text import Text
 from infrabench.analysis import figures, results, tables
 from infrabench.analysis.figures import View, forest
 from infrabench.core import STATES
-from infrabench.selfcheck.validation.generators import METRIC, WORKLOAD, campaigns_table
 from infrabench.stats import contrasts, estimates, sites, tiers
 from infrabench.stats.intervals import hodges_lehmann
 from infrabench.stats.losses import LOST, unequal_p, worst_ranks
 from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE, WITHIN
+from infrabench_selfcheck.validation.generators import METRIC, WORKLOAD, campaigns_table
 from tests.support.analysis_fixtures import table_of
 
 BY = {"native": 1.0, "docker": 1.0}

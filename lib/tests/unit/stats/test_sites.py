@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from infrabench.core import SchemaError
-from infrabench.selfcheck.validation.generators import METRIC, WORKLOAD, campaigns_table
 from infrabench.stats import meta_analysis, multiplicity, pairwise, sites
 from infrabench.stats.contrasts import NOT_IN_FAMILY, contrasts
 from infrabench.stats.verdicts import LIMITED
+from infrabench_selfcheck.validation.generators import METRIC, WORKLOAD, campaigns_table
 
 SYSTEMS = ("native", "docker", "lxc")
 PRIMARY = [(WORKLOAD, METRIC)]

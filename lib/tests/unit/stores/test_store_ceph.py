@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from infrabench.machines.stores.node import ceph, ceph_cluster
-from infrabench.machines.stores.node.config import GIB, Config, StoreError
+from infrabench_platforms.stores.node import ceph, ceph_cluster
+from infrabench_platforms.stores.node.config import GIB, Config, StoreError
 
 CONFIG = Config("ceph", "one", GIB, GIB)
 STATS = {

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.machines.stores.node import config as configs
-from infrabench.machines.stores.node import main
-from infrabench.machines.stores.node.config import Config, StoreError
+from infrabench_platforms.stores.node import config as configs
+from infrabench_platforms.stores.node import main
+from infrabench_platforms.stores.node.config import Config, StoreError
 
 
 def written(folder: Path, **changed: object) -> str:

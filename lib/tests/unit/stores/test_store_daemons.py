@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from infrabench.machines.hosts import marks
-from infrabench.machines.stores.node import daemons
-from infrabench.machines.stores.node.config import Config
+from infrabench_platforms.stores.node import daemons
+from infrabench_platforms.stores.node.config import Config
 
 
 def test_a_daemon_that_a_trial_starts_does_not_bear_its_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.machines.stores.node import damage, disks
-from infrabench.machines.stores.node.config import Config, StoreError
-from infrabench.machines.stores.node.damage import BLOCK
+from infrabench_platforms.stores.node import damage, disks
+from infrabench_platforms.stores.node.config import Config, StoreError
+from infrabench_platforms.stores.node.damage import BLOCK
 
 MIB = 2**20
 

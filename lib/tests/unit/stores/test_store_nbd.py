@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.machines.stores.node.config import StoreError
-from infrabench.machines.stores.node.nbd import Client
+from infrabench_platforms.stores.node.config import StoreError
+from infrabench_platforms.stores.node.nbd import Client
 
 SIZE = 1 << 20
 FLAGS = 1 | 1 << 2 | 1 << 5  # has flags, flush, trim
@@ -97,7 +97,7 @@ def test_size_reads_and_writes(serving):
 
 
 def test_a_long_trim_goes_in_steps_and_ends_where_it_should(serving, monkeypatch):
-    monkeypatch.setattr("infrabench.machines.stores.node.nbd.TRIM_STEP", 1000)
+    monkeypatch.setattr("infrabench_platforms.stores.node.nbd.TRIM_STEP", 1000)
     path, server = serving()
     with Client(path) as client:
         client.trim(500, 2500)

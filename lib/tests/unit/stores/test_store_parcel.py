@@ -14,11 +14,11 @@ from typing import NamedTuple
 import pytest
 
 from infrabench.core import DeploySpec, Limits, Machines, NotRunnable, ProvisionError
-from infrabench.machines.lab import node_groups
 from infrabench.machines.sites.site import OpenSite
-from infrabench.machines.stores import on_host, upload
-from infrabench.machines.stores.node.config import GIB, load
-from infrabench.systems import block_storage
+from infrabench_platforms.lab import node_groups
+from infrabench_platforms.stores import on_host, upload
+from infrabench_platforms.stores.node.config import GIB, load
+from infrabench_platforms.systems import block_storage
 from tests.support.cluster_fakes import Rooted, Scripted
 
 FREE = f"free={100 * GIB}\n"

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from infrabench import registry
-from infrabench.machines.lab import images, prebuild
-from infrabench.machines.stores import upload
-from infrabench.machines.stores.node import block, ceph_vm, daemons, guest, inside, krbd, main, zfs_kernel, zfs_vm
-from infrabench.machines.stores.node.config import GIB, Config, StoreError
+from infrabench_platforms.lab import images, prebuild
+from infrabench_platforms.stores import upload
+from infrabench_platforms.stores.node import block, ceph_vm, daemons, guest, inside, krbd, main, zfs_kernel, zfs_vm
+from infrabench_platforms.stores.node.config import GIB, Config, StoreError
 
 
 @pytest.fixture

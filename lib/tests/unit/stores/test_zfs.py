@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from infrabench.machines.stores.node import zfs, zfs_kernel, zpool
-from infrabench.machines.stores.node.config import GIB, Config, StoreError
+from infrabench_platforms.stores.node import zfs, zfs_kernel, zpool
+from infrabench_platforms.stores.node.config import GIB, Config, StoreError
 from tests.support.checks import check_each
 
 STATUS = Path(__file__).with_name("zfs_status")

@@ -11,13 +11,13 @@ import pytest
 
 from infrabench import cli, registry
 from infrabench.core import DeploySpec, Limits, Machines, NotRunnable, ProvisionError
-from infrabench.machines.clusters import cluster, cni, hosts, pods
-from infrabench.machines.clusters.cluster import NODES, Cluster, Kubectl, is_ready, until
-from infrabench.machines.clusters.workers import PLAIN_CONFIG, Worker
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.machines.lab import go_parts
 from infrabench.machines.sites.site import OpenSite
-from infrabench.systems import _cni, _namespace, bridge, cilium, flannel, host
+from infrabench_platforms.clusters import cluster, cni, hosts, pods
+from infrabench_platforms.clusters.cluster import NODES, Cluster, Kubectl, is_ready, until
+from infrabench_platforms.clusters.workers import PLAIN_CONFIG, Worker
+from infrabench_platforms.lab import go_parts
+from infrabench_platforms.systems import _cni, _namespace, bridge, cilium, flannel, host
 from tests.support.cluster_fakes import Scripted, answers
 
 MACHINES = Machines({}, {}, {}, embedded=True)
@@ -232,8 +232,8 @@ def test_nodes_that_take_no_pods_do_not_count() -> None:
 
 PLUGIN = '''
 """Wire: a CNI for tests."""
-from infrabench.machines.clusters import cni
-from infrabench.systems import _cni
+from infrabench_platforms.clusters import cni
+from infrabench_platforms.systems import _cni
 
 CNI = cni.CNI(
     name="wire", parts=(), config="10-wire.conflist", overlay="", encapsulation="none", service="none",

@@ -12,7 +12,7 @@ import pytest
 
 from infrabench.core import ProvisionError, Result, Target
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.systems import _cni
+from infrabench_platforms.systems import _cni
 
 ROW = "{:>6}: {} {packets} 0 0 0 0 0 0 {} {packets} 0 0 0 0 0 0\n"
 NO_ROUTE = b"iperf3: error - unable to connect to server - server may have stopped running: Connection timed out\n"

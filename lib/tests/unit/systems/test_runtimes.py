@@ -9,10 +9,10 @@ import pytest
 
 from infrabench import registry
 from infrabench.core import DeploySpec, Limits, NotRunnable, ProvisionError, SiteError, Target
-from infrabench.machines.clusters.cluster import Cluster, Kubectl
 from infrabench.machines.sites.site import OpenSite
 from infrabench.studies.runtimes import STUDY
-from infrabench.systems import _namespace, container_runtimes
+from infrabench_platforms.clusters.cluster import Cluster, Kubectl
+from infrabench_platforms.systems import _namespace, container_runtimes
 from tests.support.cluster_fakes import Scripted
 
 MIB = 2**20

@@ -32,9 +32,9 @@ from infrabench.core import (
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution import preflight
 from infrabench.experiment.execution.monitor import Monitor
-from infrabench.machines.lab import images, node_groups, releases
-from infrabench.machines.sites.availability import Enough, LabAhead
 from infrabench.machines.sites.site import OpenSite, open_local
+from infrabench_platforms.availability import Enough, LabAhead
+from infrabench_platforms.lab import images, node_groups, releases
 
 STUDY = registry.study("containers")
 SPEC = DeploySpec("s", Limits(), "198.18.64.13")
@@ -249,7 +249,7 @@ def test_other_sites_have_one_version_alone() -> None:
 
 
 def test_what_a_version_needs_first_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infrabench.machines.sites.availability.require", lambda: None)
+    monkeypatch.setattr("infrabench_platforms.availability.require", lambda: None)
     monkeypatch.setattr(images, "cached", lambda kind: None if kind == "node13" else kind)
 
     def first(version: str) -> list[str]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-import infrabench
 from infrabench.core import NotRunnable
 from infrabench.machines.sites.site import OpenSite
-from infrabench.machines.stores.node.config import GIB, Config
-from infrabench.systems import block_storage
+from infrabench_platforms.stores.node.config import GIB, Config
+from infrabench_platforms.systems import block_storage
 from tests.support.cluster_fakes import Scripted
+from tests.support.places import PLATFORMS
 
-SOURCES = Path(infrabench.__file__).parent / "machines/lab/storage/zvol"
+SOURCES = PLATFORMS / "lab/storage/zvol"
 CONFIG = Config("zfs_kernel", "zfs", 8 * GIB, 4 * GIB)
 
 

@@ -14,9 +14,10 @@ from hashlib import sha256
 from typing import Any
 
 from infrabench import registry
-from infrabench.core import DesignError, InfrabenchError, Study, unknown_name
+from infrabench.core import DesignError, Study, unknown_name
 from infrabench.machines import host_cache
-from infrabench.machines.sites.inventory import Inventory, Machine, Say
+from infrabench.machines.sites.inventory import Inventory, Machine
+from infrabench.machines.sites.platforms import Say, find_platforms
 
 EVERYWHERE = {"python3": "python3", "timeout": "coreutils"}  # what a host says about itself; the limits of commands
 HOST_ROLES = {"server": "server", "near": "server", "client": "client", "far": "client"}  # of a plan -> of an inventory
@@ -172,11 +173,12 @@ class GuestFiles:
 
 def load_files(say: Say) -> GuestFiles:
     """Return what is ours in the guest image, which is made first where it is not there yet."""
-    from infrabench.machines.lab import images  # needs the tools of the lab
-
+    image = find_platforms().guest_image(say)
+    if image["guest_image"] is None:
+        return GuestFiles(reason=image["guest_image_reason"])
     found, folders = {}, set()
     try:
-        with tarfile.open(images.make("guest", say).tar) as archive:
+        with tarfile.open(image["guest_image"]["tar"]) as archive:
             for member in archive:
                 name = member.name.removeprefix("./")
                 if member.isdir() and FOLDERS.fullmatch(name):
@@ -185,6 +187,6 @@ def load_files(say: Say) -> GuestFiles:
                     content = archive.extractfile(member)
                     assert content is not None
                     found[name] = File(f"/{name}", member.mode & 0o777, content.read())
-    except (InfrabenchError, tarfile.TarError, OSError) as error:
-        return GuestFiles(reason=f"it cannot be made here: {str(error).strip().splitlines()[-1]}")
+    except (tarfile.TarError, OSError) as error:
+        return GuestFiles(reason=f"it cannot be read: {error}")
     return GuestFiles(tuple(found[name] for name in sorted(found)), tuple(sorted(folders)))

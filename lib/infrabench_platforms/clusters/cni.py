@@ -1,0 +1,85 @@
+"""A CNI as data: how it comes onto a cluster, and what tells that it is there; and Multus (thin) on top of it.
+
+Multus is the node's CNI that delegates to the cluster's own, and adds second interfaces.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from infrabench.core import Machines, NotRunnable
+from infrabench.machines.hosts import parallel
+from infrabench_platforms.clusters.cluster import Cluster, bring_up, wait_ready
+from infrabench_platforms.clusters.hosts import push, script
+from infrabench_platforms.clusters.runtimes import CNI_BIN, CNI_CONFIG, PLAIN_CONFIG
+from infrabench_platforms.clusters.workers import Worker
+
+HAS_VXLAN = "unshare -n ip link add name probe type vxlan id 1 dstport 0"
+NO_VXLAN = "the kernel has no VXLAN devices; load the module vxlan, or take a kernel with CONFIG_VXLAN"
+MULTUS = {
+    "cniVersion": "0.3.1", "name": "multus-cni-network", "type": "multus", "clusterNetwork": "",
+    "kubeconfig": "/etc/kubernetes/network.conf", "capabilities": {"portMappings": True}, "logLevel": "error",
+    "logFile": "/var/log/infrabench/multus.log",
+}  # fmt: skip
+MULTUS_CONFIG = f"{CNI_CONFIG}/00-multus.conf"  # runtimes take the first file of the folder
+
+
+@dataclass(frozen=True, slots=True)
+class CNI:
+    """A CNI: what it is called, what it needs, and how it comes onto a cluster."""
+
+    name: str
+    parts: tuple[str, ...]  # that its machines have to have (see `Site.machines`)
+    config: str  # the file that `install` leaves in `PLAIN_CONFIG` on every worker
+    overlay: str  # the device that encapsulates on a node (empty: none)
+    encapsulation: str
+    service: str
+    install: Callable[[Cluster], None]
+    # Of a cluster that was found: None where this CNI joins it, or what says that it does not.
+    installed: Callable[[Cluster], str | None]
+    joins_nodes: bool = True
+    enforces: bool = False  # network policies
+    needs: tuple[tuple[str, str], ...] = ()  # shell tests that must hold on a worker, each with what to do else
+
+
+def standing(
+    machines: Machines, cni: CNI, runtime: str = "containerd", handlers: Sequence[str] = ("runc",), *,
+    multus: bool = True,
+) -> Cluster:  # fmt: skip
+    """Return a new cluster on `machines` with this CNI and, where it is wanted, Multus on top; every node is Ready.
+
+    `runtime` and `handlers`: see `bring_up`. With Multus, pods of the runtime class whose handler is ``plain`` have
+    the CNI's network alone.
+    Raises `NotRunnable` when a worker lacks what the CNI needs, `ProvisionError` with the reason when one fails.
+    """
+    wanted = tuple(dict.fromkeys((*handlers, "plain"))) if multus else tuple(handlers)
+    cluster = bring_up(machines, runtime, wanted)
+    for worker in cluster.workers:
+        for test, remedy in cni.needs:
+            if not worker.host.run(("sh", "-c", test), timeout_s=20).ok:
+                raise NotRunnable(f"{cni.name} on {worker.host.name}: {remedy}")
+    cni.install(cluster)
+    if multus:
+        install_multus(cluster, machines.tools["multus"], cni.config)
+    else:  # shown to the runtime in place: containerd misses a file that is moved in
+        paths = f"{PLAIN_CONFIG}/{cni.config}", f"{CNI_CONFIG}/{cni.config}"
+        parallel.run_all(lambda worker: script(worker.host, 'cat "$1" >"$2"', *paths), cluster.workers)
+    wait_ready(cluster)
+    return cluster
+
+
+def install_multus(cluster: Cluster, multus: str, config: str) -> None:
+    """Make Multus, of the folder `multus`, the CNI of every worker; it delegates to that of the file `config`.
+
+    Pods of the plain runtime class are made by that CNI alone: its configuration stays in their folder.
+    """
+    text = json.dumps({**MULTUS, "clusterNetwork": f"{PLAIN_CONFIG}/{config}"})
+
+    def install(worker: Worker) -> None:
+        script(worker.host, 'cp "$1/multus" "$2/multus"', multus, CNI_BIN)
+        push(worker.host, {MULTUS_CONFIG: text})
+
+    cluster.kubectl.check("apply", f"--filename={multus}/multus-crd.yaml")
+    parallel.run_all(install, cluster.workers)

@@ -1,0 +1,202 @@
+"""Images made on this machine by mmdebstrap, cached by the hash of everything that went into them.
+
+`guest` is the image of the systems under test, one tar file for all of them. `node` is a root file system for lab
+nodes: the same packages and more, so that `native` runs the same binaries as the guests; `node13` is the same of
+another release of Debian, whose engines are of other versions. `cluster` is one for the nodes
+of a Kubernetes cluster, `storage` one for a node that carries a storage system, `slurm` one for a node of a Slurm
+cluster, whose jobs measure the node itself.
+`vm` is a disk with a kernel: a virtual machine whose kernel has the module that compiles into no other one
+here. It takes minutes to compile, so it is made only for who asks for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from infrabench.core import ProvisionError, digest
+from infrabench_platforms.lab import shell
+from infrabench_platforms.lab.shell import Say, sh, state_dir
+
+SUITE = "bookworm"
+SUITES = {"node13": "trixie"}  # of kinds that are of another release
+COMPONENTS = "main contrib non-free"
+# Parts are folders beside this file, each with packages.txt and, where needed, overlay/ and setup.sh, applied in order.
+KINDS = {
+    "guest": ("guest",),
+    "node": ("guest", "boot", "node"),
+    "node13": ("guest", "boot", "node", "node13"),
+    "cluster": ("boot", "cluster"),
+    "storage": ("boot", "storage"),
+    "vm": ("vm",),
+    "slurm": ("guest", "boot", "node", "slurm"),
+}
+DISKS = ("vm",)  # kinds that end as a disk to boot from
+LOCK = "images.lock"
+LOCKS = {"vm": "vm.lock"}  # of kinds that take long: whoever needs another kind does not wait for them
+ON_DEMAND = ("vm", "slurm", "node13")  # kinds that nobody makes ahead unless they are named
+# What makes an image boot and answer, whatever it carries besides.
+BOOT = ("systemd-sysv", "dbus", "iproute2", "python3-minimal", "util-linux")
+FORMAT = 1  # raise it when this file makes images differently
+BUILD_TIMEOUT_S = 1200.0
+COMPILE_TIMEOUT_S = 3600.0  # of a kind that compiles, at the lowest priority that still gets on
+DPKG_STATUS = "var/lib/dpkg/status"
+KEEP = 3
+NEEDED_BYTES = 4 * 2**30
+# Of a kind that ends as a disk: what an emulator boots.
+DISK, KERNEL, INITRD = "root.img", "vmlinuz", "initrd.img"
+DISK_SPARE = 768 * 2**20  # room in the root file system beside what the image brings; the file is sparse
+DISK_S = 300.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image on disk. `rootfs` is a folder; `tar` the same as one file (guest only).
+
+    A kind that ends as a disk has neither: see `make_disk` for its files.
+    """
+
+    kind: str
+    hash: str
+    folder: Path
+
+    @property
+    def rootfs(self) -> Path:
+        return self.folder / "rootfs"
+
+    @property
+    def tar(self) -> Path:
+        return self.folder / "rootfs.tar"
+
+
+def parts(kind: str) -> list[Path]:
+    """Return the folders that make up an image kind."""
+    return [Path(__file__).parent / part for part in KINDS[kind]]
+
+
+def packages(kind: str) -> list[str]:
+    """Return the Debian packages of an image kind, in the order of their files."""
+    lines = [line for part in parts(kind) for line in (part / "packages.txt").read_text().splitlines()]
+    return list(dict.fromkeys((*BOOT, *filter(None, (line.split("#")[0].strip() for line in lines)))))
+
+
+def content_hash(kind: str) -> str:
+    """Return the hash that names an image: its suite, packages and the bytes and modes of its files."""
+    files = {
+        f"{part.name}/{path.relative_to(part)}": [
+            hashlib.sha256(path.read_bytes()).hexdigest(),
+            path.stat().st_mode & 0o111,
+        ]
+        for part in parts(kind)
+        for path in sorted(part.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    return digest([FORMAT, kind, SUITES.get(kind, SUITE), COMPONENTS, packages(kind), files])
+
+
+def cached(kind: str) -> Image | None:
+    """Return the finished image of this kind, or None when it has to be made."""
+    image = _image(kind)
+    return image if image.folder.exists() else None
+
+
+def make(kind: str, say: Say = log.info) -> Image:
+    """Return the image of this kind, making it first if its content hash is not in the cache (about a minute).
+
+    One process makes one at a time: a maker removes what others have half done.
+    """
+    if image := cached(kind):
+        return image
+    with shell.locked(LOCKS.get(kind, LOCK), say=say):
+        if image := cached(kind):
+            return image
+        image = _image(kind)
+        if reason := shell.explain_full_disk(NEEDED_BYTES, "an image needs"):
+            raise ProvisionError(reason)
+        how_long = "it compiles a kernel module: about eight minutes" if kind in DISKS else "about a minute"
+        say(f"Making the {kind} image {image.hash} from Debian packages ({how_long}; once)")
+        with shell.fill_folder(image.folder, KEEP) as part:
+            _fill(kind, part)
+        return image
+
+
+def purge() -> None:
+    """Remove all images, those for pods too, and the data of nodes that were made from them."""
+    with ExitStack() as stack:
+        for name in (LOCK, *LOCKS.values(), "pods.lock"):
+            stack.enter_context(shell.locked(name, wait_s=0.0))
+        for name in ("images", "data"):
+            shell.remove_tree(state_dir() / name)
+
+
+def _image(kind: str) -> Image:
+    fingerprint = content_hash(kind)
+    return Image(kind, fingerprint, state_dir() / "images" / f"{kind}-{fingerprint}")
+
+
+def _fill(kind: str, folder: Path) -> None:
+    """Make the root file system, or the disk, of an image in a folder, with a list of its packages."""
+    root = folder / ("rootfs.tar" if kind == "guest" else "rootfs")
+    hooks = [f"--customize-hook={hook}" for part in parts(kind) for hook in _hooks(part)]
+    nice = ("nice", "-n", "10") if kind in DISKS else ()
+    # mode auto: as root in a plain chroot, as an ordinary user in a user namespace.
+    sh(
+        *shell.contained(folder), *nice, "mmdebstrap", "--mode=auto", "--variant=minbase",
+        f"--components={COMPONENTS}", f"--include={','.join(packages(kind))}", *hooks, SUITES.get(kind, SUITE), root,
+        timeout_s=COMPILE_TIMEOUT_S if kind in DISKS else BUILD_TIMEOUT_S,
+    )  # fmt: skip
+    packed = sh("tar", "-xOf", root, f"./{DPKG_STATUS}").stdout if kind == "guest" else None
+    (folder / "packages.txt").write_text(_installed((packed or (root / DPKG_STATUS).read_bytes()).decode()))
+    if kind in DISKS:
+        make_disk(root, folder)
+
+
+def _hooks(part: Path) -> list[str]:
+    # mmdebstrap runs a hook as: sh -c HOOK exec ROOT. Overlay files take root's ownership, not the checkout's.
+    if {*str(part)} & {*'"$`\\'}:
+        raise ProvisionError(f"{part}: a shell would read this path in another way; move the checkout elsewhere")
+    return [
+        f'mkdir -p "$1/tmp/part" && cp -r "{part}/." "$1/tmp/part/"',
+        'if [ -d "$1/tmp/part/overlay" ]; then chown -R 0:0 "$1/tmp/part" && chmod -R go-w,a+rX "$1/tmp/part/overlay"'
+        ' && cp -r --preserve=mode "$1/tmp/part/overlay/." "$1/"; fi',
+        'if [ -e "$1/tmp/part/setup.sh" ]; then chroot "$1" sh /tmp/part/setup.sh /tmp/part/src; fi'
+        ' && rm -rf "$1/tmp/part"',
+    ]
+
+
+def _installed(status: str) -> str:
+    """Return `name version` lines of the installed packages in a dpkg status file."""
+    lines = []
+    for stanza in status.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and not line.startswith(" "))
+        if "installed" in fields.get("Status", "").split():
+            lines.append(f"{fields['Package']} {fields['Version']}")
+    return "\n".join(sorted(lines)) + "\n"
+
+
+def make_disk(root: Path, folder: Path) -> None:
+    """Write disk (one ext4, no partitions), kernel and initial disk of `root` to `folder`, and remove `root`.
+
+    What the image's own setup left as ``boot/vmlinuz`` and ``boot/initrd.img`` is booted.
+    """
+    for name in (KERNEL, INITRD):
+        kept = root / "boot" / name
+        if not kept.is_file():
+            raise ProvisionError(f"{root} has no boot/{name}: nothing can be booted from it")
+        os.replace(kept, folder / name)
+    for file in (root / "boot").iterdir():  # versions, symbols and a second copy: the emulator is given the kernel
+        file.unlink()
+    used = int(sh("du", "-sB1", "--one-file-system", root, timeout_s=60).stdout.split()[0])
+    size_mib = (used + used // 8 + DISK_SPARE) // 2**20
+    disk = folder / DISK
+    # No journal: every guest starts from the same disk and throws its changes away.
+    options = ("-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "lazy_itable_init=0", "-L", "guest")
+    sh("mke2fs", *options, "-d", root, disk, f"{size_mib}M", timeout_s=DISK_S)
+    os.chmod(disk, 0o644)
+    shell.remove_tree(root)

@@ -1,0 +1,89 @@
+"""Versions of a system: server nodes of other releases of Debian, whose engines are of other versions.
+
+``docker@26.1`` is the Docker of the release whose Docker is 26.1, and ``native@debian13`` the programs of that release
+without an engine. Each release that a session needs is one node, with a guest network of its own that the client has a
+route to; the guest image is the same for all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+
+from infrabench.core import Machines, NotRunnable, Site
+from infrabench.machines.hosts.host import run_checked
+from infrabench_platforms.lab import images, node_groups
+from infrabench_platforms.lab.nodes import GUEST_DIR
+from infrabench_platforms.lab.shell import Say
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release of Debian: the image of its nodes, the network of its guests, and its versions of systems."""
+
+    image: str
+    network: str
+    versions: Mapping[str, str]
+
+
+RELEASES = {
+    "debian12": Release(
+        "node", "198.18.65.0/24", {"docker": "20.10", "lxc": "5.0", "lxd": "5.0", "podman": "4.3", "native": "debian12"}
+    ),
+    "debian13": Release(
+        "node13", "198.18.66.0/24", {"docker": "26.1", "lxc": "6.0", "podman": "5.4", "native": "debian13"}
+    ),
+}
+
+
+def find_release(system: str, version: str) -> str:
+    """Return the release that has a version of a system; `NotRunnable` where none has.
+
+    >>> find_release("docker", "26.1"), find_release("lxd", "debian13")
+    ('debian13', 'debian13')
+    """
+    for name, release in RELEASES.items():
+        if version in (name, release.versions.get(system)):
+            return name
+    known = [f"{system}@{release.versions[system]}" for release in RELEASES.values() if system in release.versions]
+    raise NotRunnable(f"the lab has no {system}@{version}; it has {', '.join([*known, *RELEASES])}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseServers:
+    """The servers of releases that a session has, each made with the first system that needs it."""
+
+    say: Say = log.info
+    servers: dict[str, Machines] = field(default_factory=dict)
+
+    @contextmanager
+    def open(self, site: Site, system: str, version: str) -> Iterator[Site]:
+        """Yield the site with the server of a release in the place of its own; it goes with its first user.
+
+        Contexts are left in the opposite order, so that the first user of a release is the last one to go.
+        """
+        name = find_release(system, version)
+        if name in self.servers:
+            yield _view(site, name, self.servers[name])
+            return
+        release = RELEASES[name]
+        guest, image = images.make("guest", self.say), images.make(release.image, self.say)
+        group, client = f"release-{name}", site.hosts["client"]
+        with ExitStack() as stack:  # the node goes although the client is lost
+            made = node_groups.boot(group, ("server",), image, {GUEST_DIR: guest.folder})
+            stack.callback(node_groups.close_group, group, made.hosts)
+            stack.callback(client.run, ("ip", "route", "del", release.network), timeout_s=10)
+            route = ("ip", "route", "replace", release.network, "via", made.hosts["server"].address)
+            run_checked(client, route, timeout_s=10)
+            stack.callback(self.servers.pop, name)
+            self.servers[name] = replace(made, facts={"release": name, "node_image": image.hash})
+            yield _view(site, name, self.servers[name])
+
+
+def _view(site: Site, name: str, made: Machines) -> Site:
+    facts = {**site.facts, **made.facts, "guest_network": RELEASES[name].network}
+    return replace(site, hosts={**site.hosts, "server": made.hosts["server"]}, facts=facts)  # type: ignore[type-var]

@@ -1,0 +1,322 @@
+"""What every CNI does alike: a cluster of its own, pods to measure between, and proof that the CNI carries the packets.
+
+Its pods exist twice, made through Multus (with a second interface) and made by the CNI alone, and one receiver has a
+network policy. Before anything is measured, flows prove the path that packets take, and the policy's effect.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+
+from infrabench.core import CommandFailed, Deployment, DeploySpec, Host, NotRunnable, ProvisionError, Site, Target
+from infrabench_platforms.clusters import hosts, pods, remote, workers
+from infrabench_platforms.clusters.cluster import Cluster, Kubectl, make_resume
+from infrabench_platforms.clusters.cni import CNI, standing
+from infrabench_platforms.systems import _namespace
+
+OWN = "a cluster of its own: one control node, two workers"
+FLOW_PORT = 5201
+PROBE_BYTES = 32_000_000  # the client ends with the last megabytes still on their way
+ALLOWED_S = 20.0  # a policy takes effect a moment after its pod has come
+NO_WAY = b"unable to connect"  # what iperf3 says when its packets are dropped or refused, and for nothing else
+LISTEN = ("sh", "-c", 'iperf3 -s -D -p "$1" -I /tmp/infrabench-flow.pid && sleep 0.2', "sh", str(FLOW_PORT))
+SILENCE = ("sh", "-c", "kill $(tr -d '\\0' </tmp/infrabench-flow.pid); rm -f /tmp/infrabench-flow.pid")
+FRESH = "infrabench-fresh"
+FRESH_FILES = "/etc/infrabench"
+# Roles -> node (0, 1), whether it is a client, whether Multus makes its network, last part of its second address.
+ROLES: Mapping[str, tuple[int, bool, bool, int]] = {
+    "server": (0, False, True, 11), "near": (0, True, True, 12), "far": (1, True, True, 13),
+    "server-guarded": (0, False, True, 14),
+    "server-plain": (0, False, False, 0), "near-plain": (0, True, False, 0), "far-plain": (1, True, False, 0),
+}  # fmt: skip
+POD_DEVICES = {"primary": "eth0", "second": "net1"}
+STATUS = "k8s.v1.cni.cncf.io/network-status"
+_CREATE = """
+pod=$1; shift
+"$@" create --filename="$0" >/dev/null && "$@" wait --for=condition=Ready --timeout=60s "pod/$pod" >/dev/null
+"""
+# A pod that does not go is taken from the API at least: the next one must be able to come.
+_REMOVE = '"$@" --timeout=30s >/dev/null || { "$@" --force --grace-period=0 --timeout=20s; exit 1; }'
+
+log = logging.getLogger(__name__)
+
+
+def system(cni: CNI) -> tuple[Callable[[Site], str | None], Callable[[Site, DeploySpec], Any]]:
+    """Return `supported` and `deploy` of a system that is this CNI: what a system's file has to have."""
+
+    def supported(site: Site) -> str | None:
+        """Return None, or why the site has no place for a cluster; what its hosts lack is found when they are there."""
+        if site.kind == "local":
+            return "a CNI needs three hosts: take site lab, an inventory with machines, or a kubeconfig"
+        return None
+
+    def deploy(site: Site, spec: DeploySpec) -> AbstractContextManager[Deployment]:
+        """Return the pods of a new cluster with this CNI, or of the cluster that the site's kubeconfig leads to."""
+        return (_deploy_in_existing if site.kind == "kubeconfig" else _deploy)(site, spec, cni)
+
+    return supported, deploy
+
+
+def needs(cni: CNI, **others: str) -> dict[str, dict[str, str]]:
+    """Return the programs that the machines of a cluster with this CNI need -> Debian package, by role.
+
+    `others` are those of its workers that no other CNI needs.
+    """
+    every = remote.programs((*cni.parts, workers.parts("containerd")[0]))
+    return {"control": every, "worker1": {**every, **others}, "worker2": {**every, **others}}
+
+
+@contextmanager
+def _deploy(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
+    """Yield the pods of a new cluster."""
+    with site.machines(cni.name, cni.parts) as machines:
+        cluster = standing(machines, cni)
+        made = _populated(cluster, spec, cni, machines.images["tools"][0])
+        yield replace(made, pause=machines.pause, resume=make_resume(cluster, machines.resume))
+
+
+def _deploy_in_existing(site: Site, spec: DeploySpec, cni: CNI) -> AbstractContextManager[Deployment]:
+    """Return pods on a cluster that is used as it is; only our namespace is made in it, and removed at the end."""
+    kubectl = Kubectl(site.hosts["server"], tuple(site.facts["kubectl"]))
+    names = [node["metadata"]["name"] for node in _namespace.nodes(kubectl)]
+    if len(names) < 2:
+        raise NotRunnable(f"the cluster has {len(names)} nodes that take pods; two are needed")
+    cluster = Cluster(kubectl, (names[0], names[1]))
+    if differs := cni.installed(cluster):
+        raise NotRunnable(f"the cluster's CNI is not {cni.name}: {differs}")
+    return _namespace.borrow(site, kubectl, lambda: _populated(cluster, spec, cni, site.facts["pod_image"]))
+
+
+def _populated(cluster: Cluster, spec: DeploySpec, cni: CNI, image: str) -> Deployment:
+    """Make the pods, and return them as a deployment once traffic between them was seen to take the CNI's path."""
+    own = cluster.machines is not None
+    _namespace.remove(cluster.kubectl)
+    manifests = [pods.namespace(spec.session), pods.service("server"), pods.policy("server-guarded")]
+    if own:
+        manifests += [pods.runtime_class(pods.PLAIN), pods.second_network(hosts.uplink(cluster.workers[0].host))]
+    for role, (node, client, with_multus, last) in ROLES.items():
+        if own or with_multus:
+            second = second_address(cluster.workers[0].host, last) if own and with_multus else ""
+            manifests.append(pods.pod(
+                role, cluster.nodes[node], image, memory_bytes=spec.limits.memory_bytes, client=client, second=second,
+                runtime_class="" if with_multus else pods.class_name(pods.PLAIN),
+            ))  # fmt: skip
+    if not own:
+        manifests += [
+            pods.pod(f"witness{number + 1}", name, image, memory_bytes=spec.limits.memory_bytes, host_network=True)
+            for number, name in enumerate(cluster.nodes)
+        ]
+    cluster.kubectl.apply(manifests)
+    targets = find_targets(cluster, cni, spec, image, _namespace.running(cluster.kubectl))
+    _check_limits(targets, spec)
+    capabilities = verify_network(cni.name, targets, enforces=cni.enforces, joins_nodes=cni.joins_nodes)
+    return Deployment(cni.name, targets, _facts(cluster, cni, spec, image, targets, capabilities))
+
+
+def find_targets(
+    cluster: Cluster, cni: CNI, spec: DeploySpec, image: str, found: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Target]:
+    """Return the targets by role, of pods that were `found` (by name) and of the nodes that they are on.
+
+    `ProvisionError` when Multus made the network of a pod that should have none of it, or the other way round.
+    """
+    host = cluster.kubectl.host
+    service = cluster.kubectl.get("service", "server", f"--namespace={pods.NAMESPACE}")["spec"]["clusterIP"]
+    made = {}
+    for role, (node, _, with_multus, _) in ROLES.items():
+        if role not in found or (node == 1 and not cni.joins_nodes):
+            continue
+        # A cluster that was found may have Multus or not: its pods are as they are.
+        addresses = _addresses(found[role], with_multus if cluster.machines else None)
+        if role == "server":
+            addresses["service"] = service
+        prefix = cluster.kubectl.exec_prefix(pods.NAMESPACE, role)
+        devices = {name: device for name, device in POD_DEVICES.items() if name in addresses}
+        made[role] = Target(role, host, prefix, addresses["primary"], addresses=addresses, devices=devices)
+    for number, name in enumerate(("worker1", "worker2")):
+        made[name] = _witness(cluster, cni, number)
+    made["control"] = Target("control", host, lifecycle=_lifecycle(cluster, spec, image))
+    return made
+
+
+def _addresses(pod: Mapping[str, Any], with_multus: bool | None) -> dict[str, str]:
+    """Return a pod's addresses by interface, and check that Multus made its network, or did not (None: either)."""
+    name, status = pod["metadata"]["name"], pod["metadata"].get("annotations", {}).get(STATUS)
+    addresses = {"primary": pod["status"]["podIP"]}
+    if with_multus not in (None, status is not None):
+        raise ProvisionError(f"pod {name}: Multus {'did not make' if with_multus else 'made'} its network")
+    for network in json.loads(status or "[]"):
+        if network["interface"] == POD_DEVICES["second"]:
+            addresses["second"] = network["ips"][0]
+    return addresses
+
+
+def _witness(cluster: Cluster, cni: CNI, number: int) -> Target:
+    role = f"worker{number + 1}"
+    devices = {"overlay": cni.overlay} if cni.overlay else {}
+    if not cluster.workers:
+        prefix = cluster.kubectl.exec_prefix(pods.NAMESPACE, f"witness{number + 1}")
+        target = Target(role, cluster.kubectl.host, prefix)
+        found = target.check(("sh", "-c", "ip -o route show default"), timeout_s=30).decode().split()
+        if "dev" in found:
+            devices["uplink"] = found[found.index("dev") + 1]
+        else:
+            listed = cluster.kubectl.get("node", cluster.nodes[number])["status"]["addresses"]
+            address = next((each["address"] for each in listed if each["type"] == "InternalIP"), "")
+            shown = address and target.check(("sh", "-c", hosts.UPLINK, "sh", address), timeout_s=30).decode().split()
+            devices |= {"uplink": shown[0]} if shown else {}
+        return replace(target, devices=devices)
+    worker = cluster.workers[number]
+    assert cluster.machines is not None
+    # A real host's own figures are those of the machine; a lab node is told apart by its cgroup.
+    return Target(
+        role, worker.host, address=worker.host.address, devices={**devices, "uplink": hosts.uplink(worker.host)},
+        counters=hosts.counters(worker.host) if cluster.machines.embedded else (),
+        lifecycle={"metrics": ("curl", "--silent", "--show-error", "--fail", worker.runtime.metrics)},
+    )  # fmt: skip
+
+
+def _lifecycle(cluster: Cluster, spec: DeploySpec, image: str) -> dict[str, tuple[str, ...]]:
+    """Return how a fresh pod is made on the first worker, with and without Multus, and removed."""
+    if not cluster.workers:
+        return {}
+    files = {f"{FRESH_FILES}/fresh{suffix}.json": json.dumps(pods.pod(
+        FRESH, cluster.nodes[0], image, memory_bytes=spec.limits.memory_bytes,
+        runtime_class=pods.class_name(pods.PLAIN) if suffix else "",
+    )) for suffix in ("", "-plain")}  # fmt: skip
+    hosts.push(cluster.kubectl.host, files)
+    kubectl = (*cluster.kubectl.prefix, f"--namespace={pods.NAMESPACE}")
+    create = [("sh", "-c", _CREATE, path, FRESH, *kubectl) for path in files]
+    remove = ("sh", "-c", _REMOVE, "sh", *kubectl, "delete", "pod", FRESH, "--ignore-not-found", "--wait")
+    told = "--output=jsonpath={.status.nodeInfo.containerRuntimeVersion}"
+    version = (*cluster.kubectl.prefix, "get", "node", cluster.nodes[0], told)
+    return {"create": create[0], "create-plain": create[1], "remove": remove, "version": version}
+
+
+def second_address(node: Host, last: int) -> str:
+    """Return an address on the second network of the cluster whose first worker is `node`."""
+    # Those of all clusters lie on the same wire: the nodes' own addresses tell them apart.
+    return f"198.18.{100 + int(node.address.split('.')[-1]) % 156}.{last}/24"
+
+
+def _check_limits(targets: Mapping[str, Target], spec: DeploySpec) -> None:
+    seen = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max"
+    found = targets["server"].check(("sh", "-c", seen), timeout_s=30).decode().strip()
+    if found != str(spec.limits.memory_bytes):
+        raise ProvisionError(f"the server pod's memory limit is {found}, not {spec.limits.memory_bytes} bytes")
+
+
+def _facts(
+    cluster: Cluster, cni: CNI, spec: DeploySpec, image: str, targets: Mapping[str, Target],
+    capabilities: Mapping[str, Any],
+) -> dict[str, Any]:  # fmt: skip
+    versions = dict(cluster.machines.facts["versions"]) if cluster.machines else {}
+    nodes = {
+        node["metadata"]["name"]: {
+            key: node["status"]["nodeInfo"][key]
+            for key in ("kubeletVersion", "containerRuntimeVersion", "kernelVersion", "osImage")
+        }
+        for node in cluster.kubectl.get("nodes")["items"]
+    }
+    has_second = "second" in targets["server"].addresses
+    return {
+        "runs_on": OWN if cluster.machines else "a cluster as it was found",
+        "version": versions.get(cni.parts[0]) if cni.parts else versions and "Debian's reference plugins",
+        "versions": versions,
+        "image": image,
+        "nodes": nodes,
+        "network": f"{cni.encapsulation} over the nodes' bridge" if cni.overlay else "a bridge on each node",
+        "limits": {"memory_bytes": spec.limits.memory_bytes},
+        "not_controlled": [] if cluster.machines else [
+            "other pods and tenants of the cluster", "kernel and sysctl settings", "version and options of the CNI",
+            "freezing the cluster while another is measured",
+        ],
+        "capabilities": {
+            "encapsulation": cni.encapsulation,
+            "service": cni.service if cluster.machines else "as the cluster has it",
+            "multus": versions.get("multus", "as the cluster has it"),
+            "second_interface": "macvlan" if has_second else "none",
+            **capabilities,
+        },
+        "cgroups": [],
+    }  # fmt: skip
+
+
+def verify_network(system: str, targets: Mapping[str, Target], *, enforces: bool, joins_nodes: bool) -> dict[str, Any]:
+    """Return what the flows showed: ``mss_bytes`` between nodes (None where they are not joined), ``network_policy``.
+
+    Raises `ProvisionError` when traffic between nodes does not cross the device that encapsulates, or a policy is not
+    enforced by a CNI that enforces them.
+    """
+    mss_bytes = _send_across(system, targets) if joins_nodes else None
+    return {"mss_bytes": mss_bytes, "network_policy": _policy(system, targets, enforces)}
+
+
+def _send_across(system: str, targets: Mapping[str, Target]) -> int:
+    server, far = targets["server"], targets["far"]
+    workers = [targets["worker1"], targets["worker2"]]
+    server.check(LISTEN, timeout_s=20)
+    try:
+        before = [_carried(worker) for worker in workers]
+        address = server.addresses["primary"]
+        argv = ("iperf3", "-c", address, "-p", str(FLOW_PORT), "-n", str(PROBE_BYTES), "-J")
+        told = json.loads(far.check(argv, timeout_s=60))
+        after = [_carried(worker) for worker in workers]
+    finally:
+        server.run(SILENCE, timeout_s=20)
+    received = int(told["end"]["sum_received"]["bytes"])  # the client ends when it has sent: not all may have come
+    if received < PROBE_BYTES / 2:
+        raise ProvisionError(f"{system}: of {PROBE_BYTES} bytes from node to node {received} arrived")
+    for worker, first, last in zip(workers, before, after, strict=True):
+        for use, device in worker.devices.items():
+            moved = last.get(device, 0) - first.get(device, 0)
+            if moved < received:
+                raise ProvisionError(
+                    f"{system}: {received} bytes went from node to node, but {device} ({use}) of {worker.role} "
+                    f"carried {moved}: the CNI does not carry the packets"
+                )
+    return int(told["start"]["tcp_mss_default"])
+
+
+def _carried(worker: Target) -> dict[str, int]:
+    """Return bytes received and sent by device."""
+    rows = worker.check(("cat", "/proc/net/dev"), timeout_s=30).decode().splitlines()[2:]
+    counted = {}
+    for row in rows:
+        device, _, numbers = row.partition(":")
+        fields = numbers.split()
+        counted[device.strip()] = int(fields[0]) + int(fields[8])
+    return counted
+
+
+def _policy(system: str, targets: Mapping[str, Target], enforces: bool) -> str:
+    guarded, stranger, friend = targets["server-guarded"], targets["server"], targets["near"]
+    guarded.check(LISTEN, timeout_s=20)
+    argv = (
+        "iperf3", "-c", guarded.addresses["primary"], "-p", str(FLOW_PORT), "-n", "1000", "--connect-timeout", "1500",
+    )  # fmt: skip
+    try:
+        _let_in(system, friend, argv)
+        tried = stranger.run(argv, timeout_s=ALLOWED_S)
+        if not tried.ok:
+            if NO_WAY not in tried.stdout + tried.stderr:
+                raise ProvisionError(f"{system}: a flow that the policy denies: {CommandFailed(tried, stranger.role)}")
+            _let_in(system, friend, argv)  # the receiver is still there: it was the policy that refused
+    finally:
+        guarded.run(SILENCE, timeout_s=20)
+    if not tried.ok:
+        return "enforced: a flow that it denies was refused"
+    if enforces:
+        raise ProvisionError(f"{system}: a flow that the network policy denies was let through")
+    return "not enforced: a flow that it denies was let through"
+
+
+def _let_in(system: str, friend: Target, argv: tuple[str, ...]) -> None:
+    result = friend.run(argv, timeout_s=ALLOWED_S)
+    if not result.ok:
+        raise ProvisionError(f"{system}: a flow that the policy allows failed: {CommandFailed(result, friend.role)}")

@@ -1,0 +1,221 @@
+"""Storage systems: a node of its own, two disks on it, a pool with two copies, and a volume that is reached over NBD.
+
+What all do alike: the program that `stores` brings does all that happens on the node; a system is its engine. All get
+disks of one size, one memory limit for all processes together, and one amount of cache.
+
+* ``ceph``: a pool of two copies on two OSDs, and an RBD image in it. fio may also speak with the cluster itself. Where
+  the kernel of a host of one's own has RBD, the image is a device of that kernel too.
+* ``zfs``: OpenZFS, a mirror with one zvol, by the kernel's module where there is one, else in user space. The lab's
+  nodes have no module of their own: there the engine is Debian's libzpool with a plugin of ours for nbdkit, built into
+  the image. A host of one's own without the module gets the plugin built when the system is made ready.
+* ``ceph-vm``, ``zfs-vm``: the volume is a disk of a virtual machine, emulated by its store's node. ``ceph-vm`` is the
+  cluster of `ceph`, its RBD image a disk of the guest by librbd in the emulator. ``zfs-vm`` is OpenZFS's kernel module
+  in the guest, on two virtual disks, and the zvol as a device: the cross-check of `zfs` in user space, other code below
+  the same pool, and a block device instead of NBD. The two are to be compared with each other. The cluster and librbd
+  run on the node itself, and are not emulated, while all that ZFS does is: so ZFS is handicapped, by how much is not
+  known.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+from infrabench.core import Deployment, DeploySpec, Host, InfrabenchError, Machines, NotRunnable, Site, Target, wait
+from infrabench_platforms.clusters.hosts import counters, push
+from infrabench_platforms.stores import on_host, upload
+from infrabench_platforms.stores.node import ceph_vm, guest, krbd, zfs_kernel, zfs_vm
+from infrabench_platforms.stores.node.ceph_cluster import IMAGE, POOL
+from infrabench_platforms.stores.node.config import Config
+
+CREATE_S, BOOT_S = 180.0, 240.0
+THAW_S = 30.0  # for a pool that was frozen to be whole again, before it is made anew
+POLL_S = 0.2
+CHECK_S, BUILD_S = 20.0, 120.0
+OWN = "a node of its own: daemons, disks and clients"
+USER_SPACE = "user space"  # where OpenZFS runs
+SOURCES = f"{upload.FOLDER}/zvol"
+PLUGIN = f"{SOURCES}/plugin.so"
+PACKAGES = {"zpool": "zfsutils-linux", "zfs": "zfsutils-linux", "qemu-nbd": "qemu-utils"}
+TO_BUILD = {
+    "nbdkit": "nbdkit", "/usr/include/nbdkit-plugin.h": "nbdkit-plugin-dev", "/usr/include/libzfs": "libzfslinux-dev",
+    "gcc": "gcc", "/usr/include/stdio.h": "libc6-dev",
+}  # fmt: skip
+_RBD = "PATH=$PATH:/sbin:/usr/sbin; [ -d /sys/bus/rbd ] || modprobe --dry-run --quiet rbd"
+_ZFS = "PATH=$PATH:/sbin:/usr/sbin; [ -d /sys/module/zfs ] || modprobe --dry-run --quiet zfs"
+_MISSING = 'PATH=$PATH:/sbin:/usr/sbin; for each in "$@"; do command -v "$each" >/dev/null || echo "$each"; done'
+Paths = Callable[[Config], Mapping[str, tuple[str, ...]]]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What makes the pool, what it is told, and how its system must be called."""
+
+    module: str  # of `stores.node`
+    qualifier: str = ""  # what a reader has to know of this engine, next to its name
+    emulated: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    paths: Paths = lambda config: {}  # ways to the volume of its own, beside NBD (see `Target.lifecycle`)
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSystem:
+    """A storage system."""
+
+    name: str
+    pick: Callable[[Site, Host], Engine]  # chooses its engine by what its host has
+    guest: bool = False  # its volume is used in a virtual machine, which a node of the lab alone can start
+    NEEDS: Mapping[str, Mapping[str, str]] | None = (
+        None  # as a module of a system has it; None: it runs in the lab alone
+    )
+    MODULES: Mapping[str, str] = field(default_factory=lambda: on_host.MODULES)
+
+    def supported(self, site: Site) -> str | None:
+        """Return None, or why the site has no place for it."""
+        if self.guest and site.kind != "lab":
+            return on_host.NO_GUEST
+        if site.kind == "kubeconfig":
+            return "a storage system needs a host of its own: take site lab or an inventory"
+        if site.kind == "local":
+            return on_host.find_obstacle(site.hosts["server"], self.name, 0)
+        return None
+
+    @contextmanager
+    def deploy(self, site: Site, spec: DeploySpec) -> Iterator[Deployment]:
+        """Yield a pool on a node of its own; all of it is removed at the end.
+
+        Raises `NotRunnable`, before anything is made, where the space is short for all stores that are still to come.
+        """
+        need = upload.need_bytes(spec.disk_bytes, 2, spec.to_make)
+        with site.store(self.name, need, self.guest) as machines, ExitStack() as stack:
+            host = machines.hosts["store"]
+            engine = self.pick(site, host)
+            config = upload.config(self.name, engine.module, spec.disk_bytes, spec.limits.memory_bytes, engine.options)
+            if not machines.embedded:  # a node of the lab goes away whole
+                stack.callback(upload.take_away, host, config)
+            upload.bring(host, config)
+            if not machines.embedded:
+                stack.callback(upload.ask, host, config, "destroy")
+            upload.ask(host, config, "create", timeout_s=CREATE_S + (BOOT_S if self.guest else 0))
+            told = upload.ask(host, config, "facts")
+            lifecycle = {
+                "store": upload.command(config), "mount": (str(config.mount),), "uri": (config.uri,),
+                **engine.paths(config),
+            }  # fmt: skip
+            used = counters(host) if machines.embedded else ()
+            target = Target("server", host, address=host.address, lifecycle=lifecycle, counters=used)
+            made = Deployment(self.name, {"server": target}, _facts(spec, machines, engine, told))
+            made.pause, made.resume = _switches(host, config, machines)
+            yield made
+
+
+def _switches(host: Host, config: Config, machines: Machines) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Return what pauses the store while another is measured, and what resumes it."""
+
+    def is_clean() -> bool:
+        try:
+            return bool(upload.ask(host, config, "state")["clean"])
+        except InfrabenchError as error:
+            log.debug("%s", error)
+            return False
+
+    def pause() -> None:
+        # What is mounted on a frozen server would hold up whoever writes back the machine's page cache.
+        upload.ask(host, config, "unmount")
+        if machines.pause is None:
+            upload.ask(host, config, "pause")
+        else:
+            machines.pause()
+
+    def resume() -> None:
+        if machines.resume is None:
+            upload.ask(host, config, "resume")
+        else:
+            machines.resume()
+        if not wait.until(is_clean, THAW_S, POLL_S):
+            log.warning("%s was not whole %.0f s after it was thawed: it is made anew", config.name, THAW_S)
+            upload.ask(host, config, "remake", timeout_s=CREATE_S)
+
+    return pause, resume
+
+
+def _facts(spec: DeploySpec, machines: Machines, engine: Engine, told: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "runs_on": OWN if machines.embedded else "the server host, with its daemons, disks and clients",
+        "version": told["version"],
+        "engine": told["engine"],
+        "image": machines.facts.get("storage_image", ""),
+        "storage": "two sparse files of one disk, as loop devices with direct I/O",
+        "network": "loopback",
+        "limits": {
+            "memory_bytes": spec.limits.memory_bytes,
+            "what": "all daemons and the server of the volume together",
+        },
+        "disk_bytes": told["disk_bytes"],
+        "cache_bytes": told["cache_bytes"],
+        "capabilities": told["pool"],
+        "cgroups": [],
+        **({"qualifier": engine.qualifier} if engine.qualifier else {}),
+        **({"emulated": True} if engine.emulated else {}),
+        **({"guest": told["guest"]} if "guest" in told else {}),
+    }
+
+
+def choose_ceph(site: Site, host: Host) -> Engine:
+    """Return Ceph's engine; with a device of the kernel where that has RBD and is not this machine's own."""
+    # The lab's nodes have the kernel of this machine: a device in it would outlive a node that is killed.
+    mapped = site.kind != "lab" and host.run(("sh", "-c", _RBD), timeout_s=CHECK_S).ok
+
+    def paths(config: Config) -> Mapping[str, tuple[str, ...]]:
+        device = {"device": (str(krbd.device(config)),)} if krbd.OPTION in config.options else {}
+        return {"uri-rbd": (str(config.home / "client.conf"), POOL, IMAGE), **device}
+
+    return Engine("ceph", options={krbd.OPTION: "yes"} if mapped else {}, paths=paths)
+
+
+def choose_zfs(site: Site, host: Host) -> Engine:
+    """Return the engine of OpenZFS that the host can have; `NotRunnable`, with what is missing, where it has none."""
+    if site.kind == "lab":
+        return Engine("zfs", USER_SPACE)
+    if host.run(("sh", "-c", _ZFS), timeout_s=CHECK_S).ok:
+        found = host.run(("sh", "-c", _MISSING, "sh", *PACKAGES), timeout_s=CHECK_S).stdout.decode().split()
+        if found:
+            raise NotRunnable(f"{host.name}: apt-get install {' '.join(sorted({PACKAGES[each] for each in found}))}")
+        return Engine("zfs_kernel", paths=lambda config: {"device": (str(zfs_kernel.device(config)),)})
+    # Built on a host that has what it takes; else the compiler says what is missing.
+    sources = (resources.files("infrabench_platforms") / "lab/storage/zvol").iterdir()
+    push(host, {f"{SOURCES}/{each.name}": each.read_text(encoding="utf-8") for each in sources})
+    built = host.run((f"{SOURCES}/build.sh", PLUGIN), timeout_s=BUILD_S)
+    if not built.ok:
+        host.run(("rm", "-rf", SOURCES), timeout_s=CHECK_S)
+        said = built.stderr.decode("utf-8", "replace").strip()[-400:]
+        raise NotRunnable(
+            f"{host.name} has no ZFS module in its kernel, and the engine in user space cannot be built there; "
+            f"that takes {', '.join(TO_BUILD.values())} (OpenZFS 2.1): {said}"
+        )
+    return Engine("zfs", USER_SPACE, options={"plugin": PLUGIN})
+
+
+def _make_guest(name: str, module: str, qualifier: str, device: Callable[[Config], str]) -> StorageSystem:
+    """Return a system whose volume is the file `device` in a virtual machine, where commands on it run."""
+
+    def paths(config: Config) -> Mapping[str, tuple[str, ...]]:
+        inside = ("python3", f"{upload.FOLDER}/node/inside.py", str(guest.home(config)))
+        return {"uri": (), "mount": (), "device": (device(config),), "inside": inside}
+
+    engine = Engine(module, qualifier, emulated=True, paths=paths)
+    return StorageSystem(name, lambda site, host: engine, guest=True)
+
+
+FAMILY = {
+    "ceph": StorageSystem("ceph", choose_ceph, NEEDS={"server": on_host.programs("ceph")}),
+    "zfs": StorageSystem("zfs", choose_zfs, NEEDS={"server": {**on_host.programs("zfs"), **PACKAGES, **TO_BUILD}}),
+    "ceph-vm": _make_guest("ceph-vm", "ceph_vm", "client alone", ceph_vm.device),
+    "zfs-vm": _make_guest("zfs-vm", "zfs_vm", "its engine too", zfs_vm.device),
+}
