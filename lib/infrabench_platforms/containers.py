@@ -5,8 +5,8 @@ this module and `guest_bridge`. In the order of use:
 
 * `supported`: `explain_no_image`, `explain_missing`, `explain_failure`, `is_root`;
 * `deploy`: `find_guest_image`, `guest_bridge.hold_bridge`, `choose_cpus`, then start the engine's container on the
-  bridge `guest_bridge.BRIDGE` with the label `LABEL`, `find_cgroups`, `verify_limits`, `make_freezer`; at its end
-  `keeps_image`;
+  bridge `guest_bridge.BRIDGE` with the label `LABEL` (one that boots: with `BOOT`), `find_cgroups`, `verify_limits`,
+  `make_freezer`; at its end `keeps_image`;
 * the life cycle of a throw-away instance: `guest_bridge.spare_address`, `guest_bridge.derive_mac`;
 * facts: `first_line`, `list_cgroups`, `guest_bridge.NETWORK`.
 
@@ -27,6 +27,8 @@ from infrabench.core import CommandFailed, Host, Limits, NotRunnable, ProvisionE
 LABEL = "infrabench"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PROVISION_S = 180.0  # limit for importing an image
+# Boots the guest image. systemd from 256 on starts on cgroup v1 only where it is told to; others pass over the word.
+BOOT = "/sbin/init SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1"
 
 # Prints the limits that hold for this very process. The smallest memory limit on the way up to the root counts.
 _LIMITS = r"""

@@ -1,8 +1,8 @@
 """Images made on this machine by mmdebstrap, cached by the hash of everything that went into them.
 
 `guest` is the image of the systems under test, one tar file for all of them. `node` is a root file system for lab
-nodes: the same packages and more, so that `native` runs the same binaries as the guests; `node13` is the same of
-another release of Debian, whose engines are of other versions. `cluster` is one for the nodes
+nodes: the same packages and more, so that `native` runs the same binaries as the guests; `node12` is the same of
+the release of Debian before, whose engines are of other versions. `cluster` is one for the nodes
 of a Kubernetes cluster, `storage` one for a node that carries a storage system, `slurm` one for a node of a Slurm
 cluster, whose jobs measure the node itself.
 `vm` is a disk with a kernel: a virtual machine whose kernel has the module that compiles into no other one
@@ -22,23 +22,23 @@ from infrabench.core import ProvisionError, digest
 from infrabench_platforms.lab import shell
 from infrabench_platforms.lab.shell import Say, sh, state_dir
 
-SUITE = "bookworm"
-SUITES = {"node13": "trixie"}  # of kinds that are of another release
+SUITE = "trixie"
+SUITES = {"node12": "bookworm", "storage": "bookworm", "vm": "bookworm"}  # of kinds that are of another release
 COMPONENTS = "main contrib non-free"
 # Parts are folders beside this file, each with packages.txt and, where needed, overlay/ and setup.sh, applied in order.
 KINDS = {
     "guest": ("guest",),
-    "node": ("guest", "boot", "node"),
-    "node13": ("guest", "boot", "node", "node13"),
+    "node": ("guest", "boot", "node", "node13"),
+    "node12": ("guest", "boot", "node"),
     "cluster": ("boot", "cluster"),
     "storage": ("boot", "storage"),
     "vm": ("vm",),
-    "slurm": ("guest", "boot", "node", "slurm"),
+    "slurm": ("guest", "boot", "node", "node13", "slurm"),
 }
 DISKS = ("vm",)  # kinds that end as a disk to boot from
 LOCK = "images.lock"
 LOCKS = {"vm": "vm.lock"}  # of kinds that take long: whoever needs another kind does not wait for them
-ON_DEMAND = ("vm", "slurm", "node13")  # kinds that nobody makes ahead unless they are named
+ON_DEMAND = ("vm", "slurm", "node12")  # kinds that nobody makes ahead unless they are named
 # What makes an image boot and answer, whatever it carries besides.
 BOOT = ("systemd-sysv", "dbus", "iproute2", "python3-minimal", "util-linux")
 FORMAT = 1  # raise it when this file makes images differently
@@ -75,6 +75,11 @@ class Image:
         return self.folder / "rootfs.tar"
 
 
+def suite(kind: str) -> str:
+    """Return the release of Debian that an image kind is made from."""
+    return SUITES.get(kind, SUITE)
+
+
 def parts(kind: str) -> list[Path]:
     """Return the folders that make up an image kind."""
     return [Path(__file__).parent / part for part in KINDS[kind]]
@@ -97,7 +102,7 @@ def content_hash(kind: str) -> str:
         for path in sorted(part.rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     }
-    return digest([FORMAT, kind, SUITES.get(kind, SUITE), COMPONENTS, packages(kind), files])
+    return digest([FORMAT, kind, suite(kind), COMPONENTS, packages(kind), files])
 
 
 def cached(kind: str) -> Image | None:
@@ -148,7 +153,7 @@ def _fill(kind: str, folder: Path) -> None:
     # mode auto: as root in a plain chroot, as an ordinary user in a user namespace.
     sh(
         *shell.contained(folder), *nice, "mmdebstrap", "--mode=auto", "--variant=minbase",
-        f"--components={COMPONENTS}", f"--include={','.join(packages(kind))}", *hooks, SUITES.get(kind, SUITE), root,
+        f"--components={COMPONENTS}", f"--include={','.join(packages(kind))}", *hooks, suite(kind), root,
         timeout_s=COMPILE_TIMEOUT_S if kind in DISKS else BUILD_TIMEOUT_S,
     )  # fmt: skip
     packed = sh("tar", "-xOf", root, f"./{DPKG_STATUS}").stdout if kind == "guest" else None

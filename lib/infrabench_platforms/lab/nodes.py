@@ -18,6 +18,7 @@ from pathlib import Path
 
 from infrabench.core import Host, ProvisionError, SiteError, wait
 from infrabench.machines.hosts.host import SSHHost, run_checked
+from infrabench_platforms.containers import BOOT
 from infrabench_platforms.lab import processes
 from infrabench_platforms.lab.images import Image
 from infrabench_platforms.lab.network import BRIDGE, GUESTS_NET, NODES_NET, RANGE
@@ -34,7 +35,6 @@ LINKS = Path("/sys/class/net")
 V1_DEVICES = Path(
     "/sys/fs/cgroup/devices"
 )  # LXC 7 knows no cgroup v1 and refuses its keys, which older ones need there
-LEGACY_CGROUPS = "SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1"
 # Folder in the node -> name below the node's data folder.
 DATA = {
     "/var/lib/docker": "docker", "/var/lib/lxd": "lxd", "/var/lib/lxc": "lxc", "/var/lib/containers": "podman",
@@ -243,10 +243,7 @@ def _config(
     mounts += [(folder, there, "bind,ro,create=dir") for there, folder in read_only.items()]
     mounts += [(Path(device), device, "bind,create=file,optional") for device in devices]
     mounts += [(folder, str(folder), "bind,create=dir") for folder in shared]
-    if V1_DEVICES.is_dir():  # systemd from 256 on starts on cgroup v1 only where it is told to
-        first = f"lxc.cgroup.devices.allow = a\nlxc.init.cmd = /sbin/init {LEGACY_CGROUPS}"
-    else:
-        first = "# cgroup v2 alone"
+    first = "lxc.cgroup.devices.allow = a" if V1_DEVICES.is_dir() else "# cgroup v2 alone"
     binds = "".join(
         f"lxc.mount.entry = {source} {there.lstrip('/')} none {options} 0 0\n" for source, there, options in mounts
     )
@@ -257,6 +254,7 @@ lxc.uts.name = {node.role}
 lxc.rootfs.path = overlay:{image.rootfs}:{node.home}/upper
 lxc.cap.drop =
 lxc.apparmor.profile = unconfined
+lxc.init.cmd = {BOOT}
 {first}
 lxc.cgroup2.devices.allow = a
 lxc.mount.auto = proc:rw sys:rw cgroup:rw

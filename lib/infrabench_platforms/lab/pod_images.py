@@ -20,11 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infrabench.core import ProvisionError, digest
-from infrabench_platforms.lab import shell
-from infrabench_platforms.lab.images import COMPONENTS, SUITE
+from infrabench_platforms.lab import images, shell
+from infrabench_platforms.lab.images import COMPONENTS
 from infrabench_platforms.lab.shell import Say, sh, state_dir
 
 KINDS = ("pause", "tools")
+NODES = "cluster"  # the image of the nodes, whose own tools are the baseline of those in pods: one release for both
 FORMAT = 1  # raise it when this file makes images differently
 KEEP = 2
 BUILD_TIMEOUT_S = 600.0
@@ -44,6 +45,7 @@ TEXTS = {
 }
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 # Where a library is looked for; the first that has it counts. Debian's libraries are below the folder of the machine.
+MERGED = ("bin", "sbin", "lib", "lib64")  # of a Debian that is installed: links to the same below usr
 LIBRARY_FOLDERS = ("lib64", "lib", "lib/*-linux-gnu", "usr/lib", "usr/lib/*-linux-gnu")
 EPOCH = "1970-01-01T00:00:00Z"
 
@@ -65,7 +67,8 @@ def content_hash(kind: str) -> str:
     made = {
         "pause": [(POD / "pause.c").read_text(), PAUSE_FLAGS],
         "tools": [
-            (POD / "packages.txt").read_text(), SUITE, COMPONENTS, STREAM.read_text(), STREAM_FLAGS, TEXTS,
+            (POD / "packages.txt").read_text(), images.suite(NODES), COMPONENTS, STREAM.read_text(), STREAM_FLAGS,
+            TEXTS,
             {path.name: path.read_text() for path in sorted((POD / "pods").glob("*.[ch]"))}, PAUSE_FLAGS,
         ],
     }  # fmt: skip
@@ -167,8 +170,11 @@ def _unpack(tree: Path) -> None:
     file = tree / "packages.tar"
     sh(
         *shell.contained(tree), "mmdebstrap", "--mode=auto", "--variant=extract", f"--components={COMPONENTS}",
-        f"--include={','.join(programs())}", SUITE, file, timeout_s=BUILD_TIMEOUT_S,
+        f"--include={','.join(programs())}", images.suite(NODES), file, timeout_s=BUILD_TIMEOUT_S,
     )  # fmt: skip
+    for name in MERGED:  # what packages lie below usr in one release, and beside it in another
+        (tree / "usr" / name).mkdir(parents=True)
+        (tree / name).symlink_to(f"usr/{name}")
     with tarfile.open(file) as packed:
         plain = [each for each in packed if each.isfile() or each.isdir() or each.issym() or each.islnk()]
         for each in plain:

@@ -144,6 +144,7 @@ def _config(site: Site, spec: DeploySpec, name: str, root: str, address: str, cp
 lxc.include = /usr/share/lxc/config/common.conf
 lxc.uts.name = {name}
 lxc.rootfs.path = {root}
+lxc.init.cmd = {containers.BOOT}
 lxc.apparmor.profile = unconfined
 lxc.cgroup.cpuset.cpus = {cpus}
 lxc.cgroup.memory.limit_in_bytes = {memory}

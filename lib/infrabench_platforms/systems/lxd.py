@@ -27,6 +27,7 @@ IMAGE = "infrabench-guest-"  # then its hash
 OURS = "made by infrabench"
 SOCKETS = ("/var/lib/lxd/unix.socket", "/var/snap/lxd/common/lxd/unix.socket")
 READY_S = 30.0
+RAW = f"lxc.init.cmd = {containers.BOOT}"
 NEEDS = {"server": {"lxc": "lxd-client", "ip": "iproute2", "lxd": "lxd", "newuidmap": "uidmap"}}
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 _SPARE = """
 set -eu
 lxc init "$1" "$2" --no-profiles --storage "$3" --config "limits.cpu=$4" --config "limits.memory=$5" \
-  --config "limits.kernel.nofile=$6" --config user.infrabench=spare >/dev/null
+  --config "limits.kernel.nofile=$6" --config "raw.lxc=${11}" --config user.infrabench=spare >/dev/null
 lxc config device add "$2" eth0 nic nictype=bridged "parent=$7" "hwaddr=${10}" name=eth0 >/dev/null
 lxc start "$2"
 exec lxc exec "$2" -T -n -- sh -c "ip link set eth0 up && ip addr add $8 dev eth0 && ip route add default via $9"
@@ -185,6 +186,7 @@ def _start(client: pylxd.Client, site: Site, spec: DeploySpec, alias: str, cpus:
                 "limits.memory": f"{limits.memory_bytes}B",
                 "limits.kernel.nofile": str(limits.nofile),
                 **sysctl,
+                "raw.lxc": RAW,
                 "user.infrabench": spec.session,
                 "boot.autostart": "false",
             },
@@ -208,7 +210,7 @@ def _lifecycle(site: Site, spec: DeploySpec, alias: str, cpus: str) -> dict[str,
     limits = spec.limits
     arguments = (
         alias, SPARE, POOL, cpus, f"{limits.memory_bytes}B", str(limits.nofile), guest_bridge.BRIDGE,
-        f"{address}/{network.prefixlen}", str(network[1]), guest_bridge.derive_mac(address),
+        f"{address}/{network.prefixlen}", str(network[1]), guest_bridge.derive_mac(address), RAW,
     )  # fmt: skip
     return {
         "create": ("sh", "-c", _SPARE, "sh", *arguments),

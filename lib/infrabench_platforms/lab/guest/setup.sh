@@ -29,4 +29,6 @@ for unit in apache2.service apache-htcacheclean.service vsftpd.service postfix.s
     ln -sf /dev/null "/etc/systemd/system/$unit"
     rm -f /etc/systemd/system/*.wants/"$unit"
 done
+# Where systemd is the init it would put /tmp into memory, and nowhere else.
+ln -sf /dev/null /etc/systemd/system/tmp.mount
 rm -f /usr/sbin/policy-rc.d

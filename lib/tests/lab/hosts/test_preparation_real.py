@@ -123,7 +123,7 @@ def test_a_host_is_made_ready_once_and_then_left_alone(machine: Sandbox, tmp_pat
         after = _changed(machine)
         status, told, log = run(file, *ARGUMENTS, "--yes")
         assert status == 0
-        assert told.splitlines() == ["server (Debian GNU/Linux 12 (bookworm), amd64, root: yes): nothing to do",
+        assert told.splitlines() == ["server (Debian GNU/Linux 13 (trixie), amd64, root: yes): nothing to do",
                                      "nothing was changed"]  # fmt: skip
         assert "server: " not in log
         assert _changed(machine) == after

@@ -45,6 +45,26 @@ def test_an_archive_is_the_same_bytes_whatever_the_order() -> None:
     assert layer.getmember("a/c").linkname == "b"
 
 
+@pytest.mark.parametrize("places", [("bin/sh", "lib64/ld.so"), ("usr/bin/sh", "usr/lib64/ld.so")])
+def test_packages_are_laid_out_as_in_an_installed_debian(
+    places: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian 12's packages have files beside ``usr`` that lie below it in Debian 13's."""
+
+    def make(*argv: object, **_: object) -> None:
+        with tarfile.open(tmp_path / "packages.tar", "w") as made:
+            for name in (*(str(Path(place).parent) for place in places), *places):
+                entry = tarfile.TarInfo(f"./{name}")
+                entry.type, entry.mode = (tarfile.REGTYPE, 0o4755) if name in places else (tarfile.DIRTYPE, 0o755)
+                made.addfile(entry, io.BytesIO())
+
+    monkeypatch.setattr(pod_images, "sh", make)
+    pod_images._unpack(tmp_path)
+    assert {*pod_images.closure(tmp_path, ["bin/sh"])} == {"bin/sh"}
+    assert pod_images._library(tmp_path, "ld.so") == tmp_path / "lib64/ld.so"
+    assert (tmp_path / "usr/bin/sh").stat().st_mode & 0o7777 == 0o755
+
+
 def test_a_failed_build_leaves_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(pod_images, "PROGRAMS", {})

@@ -156,7 +156,7 @@ def test_systems_of_one_release_share_a_server_that_goes_with_the_last(monkeypat
         first = stack.enter_context(site.version("docker", "26.1"))
         second = stack.enter_context(site.version("native", "debian13"))
         other = stack.enter_context(site.version("docker", "20.10"))
-        assert log == ["boot release-debian13 node13", "boot release-debian12 node"]
+        assert log == ["boot release-debian13 node", "boot release-debian12 node12"]
         assert first.hosts["server"] is second.hosts["server"]
         assert other.hosts["server"] is not first.hosts["server"]
         assert first.hosts["client"] is client
@@ -167,7 +167,7 @@ def test_systems_of_one_release_share_a_server_that_goes_with_the_last(monkeypat
     assert log[2:] == ["remove release-debian12", "remove release-debian13"]
     assert client.done[-1] == "ip route del 198.18.66.0/24"
     with site.version("docker", "26.1"):  # and another one is made for the next deployment
-        assert log[-1] == "boot release-debian13 node13"
+        assert log[-1] == "boot release-debian13 node"
 
 
 def test_a_server_without_a_route_to_its_guests_goes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def test_a_server_without_a_route_to_its_guests_goes_at_once(monkeypatch: pytest
     site = lab(monkeypatch, log, Client(fails="route replace"))
     with pytest.raises(ProvisionError), site.version("docker", "26.1"):
         pass
-    assert log == ["boot release-debian13 node13", "remove release-debian13"]
+    assert log == ["boot release-debian13 node", "remove release-debian13"]
 
 
 def test_the_server_of_a_release_goes_although_the_client_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,8 +191,8 @@ def test_the_server_of_a_release_goes_although_the_client_is_lost(monkeypatch: p
 
     client.run = run
     with pytest.raises(SiteError, match="client is lost"), site.version("docker", "26.1"):
-        assert log == ["boot release-debian13 node13"]
-    assert log == ["boot release-debian13 node13", "remove release-debian13"]
+        assert log == ["boot release-debian13 node"]
+    assert log == ["boot release-debian13 node", "remove release-debian13"]
 
 
 def test_a_version_is_made_on_its_server_and_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +250,7 @@ def test_other_sites_have_one_version_alone() -> None:
 
 def test_what_a_version_needs_first_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("infrabench_platforms.availability.require", lambda: None)
-    monkeypatch.setattr(images, "cached", lambda kind: None if kind == "node13" else kind)
+    monkeypatch.setattr(images, "cached", lambda kind: None if kind == "node12" else kind)
 
     def first(version: str) -> list[str]:
         ahead = LabAhead()
@@ -258,14 +258,14 @@ def test_what_a_version_needs_first_is_said(monkeypatch: pytest.MonkeyPatch) -> 
             ahead.version("docker", version)
         return ahead.first
 
-    assert (first("26.1"), first("20.10")) == (["node13"], [])
+    assert (first("20.10"), first("26.1")) == (["node12"], [])
     with pytest.raises(NotRunnable, match="no docker@27"):
         LabAhead().version("docker", "27")
 
 
 def test_a_node_of_another_release_is_the_same_node_and_more() -> None:
-    assert {*images.packages("node13")} == {*images.packages("node"), "docker-cli"}
-    assert images.SUITES["node13"] != images.SUITE
+    assert {*images.packages("node12"), "docker-cli"} == {*images.packages("node")}
+    assert images.suite("node12") != images.suite("node") == images.suite("guest")
 
 
 def test_the_guide_lists_every_version() -> None:
