@@ -4,9 +4,9 @@ After two papers on Docker, LXC and LXD, which are one experiment. `paper` has t
 that is gone its successor. `seconds` of a case is what one trial took on two cores of a virtual machine: it only
 serves the estimate of the plan.
 
-A profile runs the systems of the papers unless others are named; Podman is run where `systems` names it. `brief` has
-the primary metrics alone, and answers in minutes. In `brief` and `quick` trials are cut into rounds, of lengths that
-were chosen by measuring one system under two labels (docs/threats.md).
+A profile runs the systems of the papers unless others are named; Podman and Incus are run where `systems` names them.
+`brief` has the primary metrics alone, and answers in minutes. In `brief` and `quick` trials are cut into rounds, of
+lengths that were chosen by measuring one system under two labels (docs/threats.md).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ STUDY = Study(
     name="containers",
     title="What do Docker, LXC and LXD cost, compared with native?",
     baseline="native",
-    systems=(*OF_THE_PAPERS, "podman"),
+    systems=(*OF_THE_PAPERS, "podman", "incus"),
     profiles={"smoke": SMOKE, "brief": BRIEF, "quick": QUICK, "paper": PAPER},
     limits=Limits(),
     primary=(("sysbench-cpu", "events_per_s"), ("stream", "triad_B_per_s"), ("web", "requests_per_s")),

@@ -37,8 +37,8 @@ V1_DEVICES = Path(
 )  # LXC 7 knows no cgroup v1 and refuses its keys, which older ones need there
 # Folder in the node -> name below the node's data folder.
 DATA = {
-    "/var/lib/docker": "docker", "/var/lib/lxd": "lxd", "/var/lib/lxc": "lxc", "/var/lib/containers": "podman",
-    "/var/tmp": "tmp",
+    "/var/lib/docker": "docker", "/var/lib/lxd": "lxd", "/var/lib/incus": "incus", "/var/lib/lxc": "lxc",
+    "/var/lib/containers": "podman", "/var/tmp": "tmp",
 }  # fmt: skip
 # The same of a node of a cluster; what is in them does not outlive the node.
 CLUSTER_DATA = {
@@ -51,7 +51,8 @@ STORE_DATA = {str(HOMES): "store", "/var/tmp": "tmp"}
 # The controller of a Slurm cluster and its nodes, whose jobs measure them as sites of their own.
 QUEUE = ("queue", "node1", "node2", "node3")
 PAIR = ("server", "client")
-SERVICES = ("docker.service", "lxd.service")  # of a server
+SERVICES = ("docker.service", "lxd.service", "incus.socket")  # of a server, where its release has them
+_START = 'exec systemctl start $(cd /usr/lib/systemd/system && ls -d -- "$@" 2>/dev/null)'
 GUEST_DIR = "/var/cache/infrabench/guest"
 
 
@@ -210,7 +211,7 @@ def wait_until_ready(machine: Host, node: Node) -> None:
         raise ProvisionError(told) from error
     commands: list[tuple[str, ...]] = [("ip", "route", "replace", "unreachable", str(RANGE), "metric", "4096")]
     if node.role == SERVER.role:
-        commands += [("sysctl", "-qw", "net.ipv4.ip_forward=1"), ("systemctl", "start", *SERVICES)]
+        commands += [("sysctl", "-qw", "net.ipv4.ip_forward=1"), ("sh", "-c", _START, "sh", *SERVICES)]
     if node == CLIENT:  # that of a pair is given its route by who measures it, as every inventory's is
         commands += [("ip", "route", "replace", str(GUESTS_NET), "via", SERVER.address)]
     for argv in commands:

@@ -37,7 +37,9 @@ RELEASES = {
         {"docker": "20.10", "lxc": "5.0", "lxd": "5.0", "podman": "4.3", "native": "debian12"},
     ),
     "debian13": Release(
-        "node", "198.18.66.0/24", {"docker": "26.1", "lxc": "6.0", "podman": "5.4", "native": "debian13"}
+        "node",
+        "198.18.66.0/24",
+        {"docker": "26.1", "lxc": "6.0", "incus": "6.0", "podman": "5.4", "native": "debian13"},
     ),
 }
 

@@ -1,7 +1,7 @@
-"""LXD: a system container made through pylxd and entered by ``lxc exec``; systemd is its init.
+"""LXD and Incus, its fork: a system container made through pylxd and entered by the client; systemd is its init.
 
-Life cycle goes through the API on LXD's unix socket, commands through LXD's own client: the API's exec over web sockets
-cuts long output.
+Both have one API and one command line. Life cycle goes through the API on the daemon's unix socket, commands through
+its own client: the API's exec over web sockets cuts long output.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import io
 import logging
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pylxd
@@ -20,111 +21,131 @@ from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixe
 from infrabench.core import Deployment, DeploySpec, Host, ProvisionError, Site, Target, wait
 from infrabench_platforms import containers, guest_bridge
 
-NAME = "infrabench-lxd"
-SPARE = "infrabench-spare-lxd"
 POOL = "infrabench"
 IMAGE = "infrabench-guest-"  # then its hash
 OURS = "made by infrabench"
-SOCKETS = ("/var/lib/lxd/unix.socket", "/var/snap/lxd/common/lxd/unix.socket")
 READY_S = 30.0
 RAW = f"lxc.init.cmd = {containers.BOOT}"
-NEEDS = {"server": {"lxc": "lxd-client", "ip": "iproute2", "lxd": "lxd", "newuidmap": "uidmap"}}
 
 log = logging.getLogger(__name__)
 
+# $0: the client.
 _SPARE = """
 set -eu
-lxc init "$1" "$2" --no-profiles --storage "$3" --config "limits.cpu=$4" --config "limits.memory=$5" \
+"$0" init "$1" "$2" --no-profiles --storage "$3" --config "limits.cpu=$4" --config "limits.memory=$5" \
   --config "limits.kernel.nofile=$6" --config "raw.lxc=${11}" --config user.infrabench=spare >/dev/null
-lxc config device add "$2" eth0 nic nictype=bridged "parent=$7" "hwaddr=${10}" name=eth0 >/dev/null
-lxc start "$2"
-exec lxc exec "$2" -T -n -- sh -c "ip link set eth0 up && ip addr add $8 dev eth0 && ip route add default via $9"
+"$0" config device add "$2" eth0 nic nictype=bridged "parent=$7" "hwaddr=${10}" name=eth0 >/dev/null
+"$0" start "$2"
+exec "$0" exec "$2" -T -n -- sh -c "ip link set eth0 up && ip addr add $8 dev eth0 && ip route add default via $9"
 """
 
 _ADDRESS = "ip link set eth0 up && ip addr replace $0 dev eth0 && ip route replace default via $1"
 
-_REMOVE = 'lxc info "$1" >/dev/null 2>&1 || exit 0; exec lxc delete --force "$1"'
+_REMOVE = '"$0" info "$1" >/dev/null 2>&1 || exit 0; exec "$0" delete --force "$1"'
 
 
-def supported(site: Site) -> str | None:
-    """Return None, or why LXD cannot run on the site's server host."""
-    host = site.hosts["server"]
-    if reason := containers.explain_no_image(site) or containers.explain_missing(host, "lxc", "ip"):
-        return reason
-    return None if _socket(host) else f"LXD does not run on {host.name}"
+@dataclass(frozen=True, slots=True)
+class ContainerManager:
+    """A daemon with LXD's API, and how it is found on a host."""
 
+    name: str
+    title: str
+    client: str  # its program
+    sockets: tuple[str, ...]  # where the daemon may listen
+    NEEDS: Mapping[str, Mapping[str, str]]
 
-@contextmanager
-def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
-    """Yield a running instance; it and its throw-away instances are removed at the end."""
-    host = site.hosts["server"]
-    tar, image = containers.find_guest_image(site)
-    alias = f"{IMAGE}{image}"
-    remote = _socket(host)
-    if remote is None:
-        raise ProvisionError(f"LXD's socket is gone on {host.name}; looked for {' and '.join(SOCKETS)}")
-    cgroups = guest_bridge.list_lxc_cgroups(NAME, SPARE)
-    with host.forward(remote) as socket, guest_bridge.hold_bridge(host, site, cgroups):
-        client = _client(socket, host)
-        try:
-            _remove(client)
-            _image(client, host, tar, image, alias)
+    @property
+    def instance(self) -> str:
+        """Name of the instance that is measured."""
+        return f"infrabench-{self.name}"
+
+    @property
+    def spare(self) -> str:
+        """Name of the throw-away instances."""
+        return f"infrabench-spare-{self.name}"
+
+    def supported(self, site: Site) -> str | None:
+        """Return None, or why it cannot run on the site's server host."""
+        host = site.hosts["server"]
+        if reason := containers.explain_no_image(site) or containers.explain_missing(host, self.client, "ip"):
+            return reason
+        return None if self.find_socket(host) else f"{self.title} does not run on {host.name}"
+
+    @contextmanager
+    def deploy(self, site: Site, spec: DeploySpec) -> Iterator[Deployment]:
+        """Yield a running instance; it and its throw-away instances are removed at the end."""
+        host = site.hosts["server"]
+        tar, image = containers.find_guest_image(site)
+        alias = f"{IMAGE}{image}"
+        remote = self.find_socket(host)
+        if remote is None:
+            where = " and ".join(self.sockets)
+            raise ProvisionError(f"{self.title}'s socket is gone on {host.name}; looked for {where}")
+        cgroups = guest_bridge.list_lxc_cgroups(self.instance, self.spare)
+        with host.forward(remote) as socket, guest_bridge.hold_bridge(host, site, cgroups):
+            client = self.connect(socket, host)
             try:
-                client.storage_pools.get(POOL)
-            except NotFound:
-                client.storage_pools.create({"name": POOL, "driver": "dir", "description": OURS})
-            cpus = containers.choose_cpus(host, spec.limits)
-            # LXD reads a bare number as a count of CPUs, a range as a set.
-            cpus = cpus if "-" in cpus or "," in cpus else f"{cpus}-{cpus}"
-            instance = _start(client, site, spec, alias, cpus)
-            folders = containers.find_cgroups(host, instance.state().pid, NAME)
-            target = Target("server", host, _enter(NAME), spec.address, _lifecycle(site, spec, alias, cpus))
-            network = guest_bridge.guest_network(site)
-            target.check(("sh", "-c", _ADDRESS, f"{spec.address}/{network.prefixlen}", str(network[1])), timeout_s=20)
-            limits = containers.verify_limits(target, spec.limits, "lxd")
-            pause, resume = containers.make_freezer(host, folders)
-            yield Deployment("lxd", {"server": target}, _facts(client, host, limits, folders, image), pause, resume)
-        except LXDAPIException as error:
-            raise ProvisionError(f"lxd on {host.name}: {error}") from error
-        finally:
-            _remove(client)
-            if not containers.keeps_image(site):
-                _remove_images(client)
+                _remove(client)
+                _image(self, client, host, tar, image, alias)
+                try:
+                    client.storage_pools.get(POOL)
+                except NotFound:
+                    client.storage_pools.create({"name": POOL, "driver": "dir", "description": OURS})
+                cpus = containers.choose_cpus(host, spec.limits)
+                # A bare number is read as a count of CPUs, a range as a set.
+                cpus = cpus if "-" in cpus or "," in cpus else f"{cpus}-{cpus}"
+                instance = _start(self, client, site, spec, alias, cpus)
+                folders = containers.find_cgroups(host, instance.state().pid, self.instance)
+                lifecycle = _lifecycle(self, site, spec, alias, cpus)
+                target = Target("server", host, _enter(self, self.instance), spec.address, lifecycle)
+                network = guest_bridge.guest_network(site)
+                address = ("sh", "-c", _ADDRESS, f"{spec.address}/{network.prefixlen}", str(network[1]))
+                target.check(address, timeout_s=20)
+                limits = containers.verify_limits(target, spec.limits, self.name)
+                pause, resume = containers.make_freezer(host, folders)
+                facts = _facts(self, client, host, limits, folders, image)
+                yield Deployment(self.name, {"server": target}, facts, pause, resume)
+            except LXDAPIException as error:
+                raise ProvisionError(f"{self.name} on {host.name}: {error}") from error
+            finally:
+                _remove(client)
+                if not containers.keeps_image(site):
+                    _remove_images(self, client)
 
+    def remove(self, host: Host) -> None:
+        """Remove what deployments have made on the host, and what a killed one has left; images too."""
+        remote = self.find_socket(host)
+        if remote is None:
+            return  # without its daemon, nothing of it runs
+        with host.forward(remote) as socket:
+            client = self.connect(socket, host)
+            try:
+                _remove(client)
+            except LXDAPIException as error:
+                raise ProvisionError(f"{self.name} on {host.name}: {error}") from error
+            _remove_images(self, client)
 
-def remove(host: Host) -> None:
-    """Remove what deployments have made on the host, and what a killed one has left; images too."""
-    remote = _socket(host)
-    if remote is None:
-        return  # without its daemon, nothing of it runs
-    with host.forward(remote) as socket:
-        client = _client(socket, host)
+    def find_socket(self, host: Host) -> str | None:
+        """Return where the daemon listens on the host; None where it does not run."""
+        test = 'for s; do [ -S "$s" ] && { echo "$s"; exit 0; }; done; exit 1'
+        result = host.run(("sh", "-c", test, "sh", *self.sockets), timeout_s=10)
+        return result.stdout.decode().strip() if result.ok else None
+
+    def connect(self, socket: str, host: Host) -> pylxd.Client:
+        """Return a client of the daemon's API; `ProvisionError` when it does not answer."""
+        refused = pylxd.exceptions.ClientConnectionFailed
         try:
-            _remove(client)
-        except LXDAPIException as error:
-            raise ProvisionError(f"lxd on {host.name}: {error}") from error
-        _remove_images(client)
-
-
-def _socket(host: Host) -> str | None:
-    test = 'for s; do [ -S "$s" ] && { echo "$s"; exit 0; }; done; exit 1'
-    result = host.run(("sh", "-c", test, "sh", *SOCKETS), timeout_s=10)
-    return result.stdout.decode().strip() if result.ok else None
-
-
-def _client(socket: str, host: Host) -> pylxd.Client:
-    refused = pylxd.exceptions.ClientConnectionFailed
-    try:
-        return wait.retry(lambda: pylxd.Client(endpoint=socket), refused, READY_S, pause_s=0.5)
-    except refused as error:
-        raise ProvisionError(f"lxd on {host.name} does not answer: {error}") from error
+            return wait.retry(lambda: pylxd.Client(endpoint=socket), refused, READY_S, pause_s=0.5)
+        except refused as error:
+            raise ProvisionError(f"{self.name} on {host.name} does not answer: {error}") from error
 
 
 @retry(retry=retry_if_exception_type(LXDAPIException), stop=stop_after_delay(20), wait=wait_fixed(0.3), reraise=True)
 def _remove(client: pylxd.Client) -> None:
     """Remove every instance that carries our label, and nothing else.
 
-    LXD refuses while an earlier operation on the instance goes on, a start that failed for example: ask again then.
+    The daemon refuses while an earlier operation on the instance goes on, a start that failed for example: ask again
+    then.
     """
     for instance in client.instances.all(recursion=1):
         if "user.infrabench" not in instance.config:
@@ -136,7 +157,7 @@ def _remove(client: pylxd.Client) -> None:
         instance.delete(wait=True)
 
 
-def _remove_images(client: pylxd.Client) -> None:
+def _remove_images(of: ContainerManager, client: pylxd.Client) -> None:
     """Remove what was imported, now or by a run that was killed, and the storage pool, unless others use that."""
     try:
         for image in client.images.all():
@@ -148,13 +169,16 @@ def _remove_images(client: pylxd.Client) -> None:
     except NotFound:  # it came to nothing so early
         return
     except LXDAPIException as error:  # what was measured is as good as before
-        log.warning("LXD keeps what was imported: %s. Try: lxc image list; lxc storage delete %s", error, POOL)
+        log.warning(
+            "%s keeps what was imported: %s. Try: %s image list; %s storage delete %s",
+            of.title, error, of.client, of.client, POOL,
+        )  # fmt: skip
 
 
-def _image(client: pylxd.Client, host: Host, tar: str, image: str, alias: str) -> None:
+def _image(of: ContainerManager, client: pylxd.Client, host: Host, tar: str, image: str, alias: str) -> None:
     if client.images.exists(alias, alias=True):
         return
-    # A tar that tells LXD what kind of image the guest is.
+    # A tar that tells what kind of image the guest is.
     text = b"architecture: x86_64\ncreation_date: 1700000000\nproperties: {description: guest}\ntemplates: {}\n"
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
@@ -164,20 +188,22 @@ def _image(client: pylxd.Client, host: Host, tar: str, image: str, alias: str) -
     metadata = f"/var/tmp/infrabench-metadata-{image}.tar"
     host.put(out.getvalue(), metadata)
     try:
-        argv = ("lxc", "image", "import", metadata, tar, "--alias", alias)
+        argv = (of.client, "image", "import", metadata, tar, "--alias", alias)
         containers.check_output(host, argv, timeout_s=containers.PROVISION_S)
     finally:
         host.run(("rm", "-f", metadata), timeout_s=10)
 
 
-def _start(client: pylxd.Client, site: Site, spec: DeploySpec, alias: str, cpus: str) -> Any:
+def _start(
+    of: ContainerManager, client: pylxd.Client, site: Site, spec: DeploySpec, alias: str, cpus: str
+) -> Any:  # fmt: skip
     limits = spec.limits
     # Where the kernel does not show it inside, setting it would keep the instance from starting.
     settable = guest_bridge.listen_queue(site.hosts["server"]) == guest_bridge.SOMAXCONN
     sysctl = {"linux.sysctl.net.core.somaxconn": str(guest_bridge.SOMAXCONN)} if settable else {}
     instance = client.instances.create(
         {
-            "name": NAME,
+            "name": of.instance,
             "type": "container",
             "source": {"type": "image", "alias": alias},
             "profiles": [],
@@ -201,37 +227,56 @@ def _start(client: pylxd.Client, site: Site, spec: DeploySpec, alias: str, cpus:
     return instance
 
 
-def _enter(name: str) -> tuple[str, ...]:
-    return ("lxc", "exec", name, "-T", "-n", "--env", f"PATH={containers.PATH}", "--")
+def _enter(of: ContainerManager, name: str) -> tuple[str, ...]:
+    return (of.client, "exec", name, "-T", "-n", "--env", f"PATH={containers.PATH}", "--")
 
 
-def _lifecycle(site: Site, spec: DeploySpec, alias: str, cpus: str) -> dict[str, tuple[str, ...]]:
+def _lifecycle(
+    of: ContainerManager, site: Site, spec: DeploySpec, alias: str, cpus: str
+) -> dict[str, tuple[str, ...]]:  # fmt: skip
     network, address = guest_bridge.guest_network(site), guest_bridge.spare_address(site)
     limits = spec.limits
     arguments = (
-        alias, SPARE, POOL, cpus, f"{limits.memory_bytes}B", str(limits.nofile), guest_bridge.BRIDGE,
+        alias, of.spare, POOL, cpus, f"{limits.memory_bytes}B", str(limits.nofile), guest_bridge.BRIDGE,
         f"{address}/{network.prefixlen}", str(network[1]), guest_bridge.derive_mac(address), RAW,
     )  # fmt: skip
     return {
-        "create": ("sh", "-c", _SPARE, "sh", *arguments),
-        "exec": _enter(SPARE),
-        "remove": ("sh", "-c", _REMOVE, "sh", SPARE),
+        "create": ("sh", "-c", _SPARE, of.client, *arguments),
+        "exec": _enter(of, of.spare),
+        "remove": ("sh", "-c", _REMOVE, of.client, of.spare),
         "address": (address,),
     }
 
 
 def _facts(
-    client: pylxd.Client, host: Host, limits: dict[str, Any], folders: dict[str, str], image: str
+    of: ContainerManager, client: pylxd.Client, host: Host, limits: dict[str, Any], folders: dict[str, str], image: str
 ) -> dict[str, Any]:
     environment = client.host_info["environment"]
     return {
-        "runs_on": f"LXD on {host.name}",
+        "runs_on": f"{of.title} on {host.name}",
         "version": environment.get("server_version"),
         "driver": f"{environment.get('driver')} {environment.get('driver_version')}",
         "image": image,
         "storage": "dir (a folder of the host's file system)",
         "network": guest_bridge.NETWORK,
-        "security": "unprivileged container (mapped user ids), LXD's default seccomp",
+        "security": f"unprivileged container (mapped user ids), {of.title}'s default seccomp",
         "limits": limits,
         "cgroups": containers.list_cgroups(folders),
     }
+
+
+FAMILY = {
+    "lxd": ContainerManager(
+        "lxd", "LXD", "lxc", ("/var/lib/lxd/unix.socket", "/var/snap/lxd/common/lxd/unix.socket"),
+        {"server": {"lxc": "lxd-client", "ip": "iproute2", "lxd": "lxd", "newuidmap": "uidmap"}},
+    ),
+    "incus": ContainerManager(
+        "incus", "Incus", "incus", ("/var/lib/incus/unix.socket",),
+        {
+            "server": {
+                "incus": "incus-client", "ip": "iproute2", "/usr/libexec/incus/incusd": "incus-base",
+                "newuidmap": "uidmap",
+            },
+        },
+    ),
+}  # fmt: skip

@@ -49,7 +49,10 @@ FACTS = (
     Fact(("kernel_settings", "transparent_huge_pages"), agree=True),
     Fact(("power", "governor"), "governor", agree=True, of_a_lab=True),
     Fact(("kernel", "architecture"), "architecture", of_a_lab=True, of_a_node="architecture"),
-    *(Fact(("versions", name), name) for name in ("docker", "containerd", "runc", "lxc", "lxd", "podman", "crun")),
+    *(
+        Fact(("versions", name), name)
+        for name in ("docker", "containerd", "runc", "lxc", "lxd", "incus", "podman", "crun")
+    ),
     *(Fact(("versions", name), name) for name in ("gcc", "python3", "openssh")),
     Fact((), TOOLS),
 )

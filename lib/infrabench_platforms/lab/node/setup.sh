@@ -3,7 +3,8 @@
 set -eu
 for unit in docker.service docker.socket containerd.service lxd.service lxd.socket lxd-agent.service lxc.service lxc-net.service \
   lxd-startup.service lxcfs.service iperf3.service netperf.service netserver.service \
-  podman.service podman.socket podman-restart.service podman-auto-update.timer; do
+  podman.service podman.socket podman-restart.service podman-auto-update.timer \
+  incus.service incus.socket incus-startup.service incus-user.service incus-user.socket; do
   systemctl disable -q "$unit" 2>/dev/null || true
 done
 # root may map a range of ids for unprivileged guests

@@ -245,6 +245,6 @@ def test_lxd_is_left_without_what_was_imported(pool: Pool | None, there: bool) -
 
     every = [image("infrabench-guest-1"), image("infrabench-of-mine"), image()]
     client = SimpleNamespace(images=SimpleNamespace(all=lambda: every), storage_pools=SimpleNamespace(get=get))
-    lxd._remove_images(client)  # type: ignore[arg-type]
+    lxd._remove_images(lxd.FAMILY["lxd"], client)  # type: ignore[arg-type]
     assert gone == ["infrabench-guest-1"]
     assert pool is None or pool.there is there

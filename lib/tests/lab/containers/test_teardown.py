@@ -34,6 +34,7 @@ _LEFT = {
     "lxc": "lxc-ls -P /var/lib/lxc -1 | grep -v infrabench-base; ls -d /sys/fs/cgroup/*/*infrabench-*lxc",
     "podman": "podman ps -aq; ip netns; ip -br link | grep ib-podman; ls -d /sys/fs/cgroup/*/libpod_parent/libpod-*",
     "lxd": "lxc list -f csv -c n | grep infrabench; ls -d /sys/fs/cgroup/*/*infrabench-*lxd",
+    "incus": "incus list -f csv -c n | grep infrabench; ls -d /sys/fs/cgroup/*/*infrabench-*incus",
 }
 
 

@@ -27,7 +27,7 @@ def measure(**wanted: object) -> SessionFolder:
 
 def test_versions_of_engines_are_measured_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path))
-    systems = ["native@debian13", "docker@20.10", "docker@26.1", "lxc@6.0", "lxd@debian13", "podman@5.4"]
+    systems = ["native@debian13", "docker@20.10", "docker@26.1", "lxc@6.0", "lxd@debian13", "incus@6.0", "podman@5.4"]
     stored = measure(systems=systems)
     assert stored.session["not_run"] == {}
     states = {(each.trial.system, each.state) for each in stored.records.values() if each.state != "invalid"}

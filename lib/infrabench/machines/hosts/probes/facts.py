@@ -19,6 +19,7 @@ TOOLS = {
     "runc": ["runc", "--version"],
     "lxc": ["lxc-start", "--version"],
     "lxd": ["lxd", "--version"],
+    "incus": ["incus", "--version"],
     "podman": ["podman", "--version"],
     "crun": ["crun", "--version"],
     "gcc": ["gcc", "--version"],
