@@ -25,7 +25,7 @@ EMULATED = "(emulated"  # begins what the label of a system adds whose speed is 
 KEPT = ("workload", "scenario", "metric", "system", "n_pairs", "ratio", "ratio_low", "ratio_high")
 COMPARED = (
     *("published_low", "published_high", "published_n", "predicted_low", "predicted_high"),
-    *("agreement", "grade", "where", "note", "reason"),
+    *("agreement", "grade", "where", "note", "reason", "ids"),
 )
 CONTRAST = ("baseline", "better", "level", "margin", "pair_unit")  # what a figure needs beside them
 Use = Literal["size", "direction"]
@@ -90,6 +90,7 @@ def _read_target(target: Mapping[str, Any], system: str, notes: Mapping[str, str
             "published_n": rows[0].n_text or "not stated" if pd.isna(rows[0].n) else int(rows[0].n),
             "grade": of_system("grade"),
             "where": "; ".join(dict.fromkeys(f"{each.section}: '{each.quote}'" for each in rows)),
+            "ids": ids,
             "note": filled(join_notes(of_system("note"), notes), known),
         },
     )  # fmt: skip
@@ -102,7 +103,8 @@ def against(contrasts: pd.DataFrame) -> pd.DataFrame:
     ends) or its range over levels; ``published_n``: runs, or what the paper says instead; ``predicted_low``,
     ``predicted_high``: where a second campaign of that many blocks would put its ratio with 95 % probability, on this
     site; ``agreement``: a word by the rule of `agreement`; ``grade``: how far the published number can be trusted;
-    ``where``: place in the text; ``note``: what the papers contradict; ``reason``: of what is not comparable, why.
+    ``where``: place in the text; ``ids``: of the printed numbers; ``note``: what the papers contradict; ``reason``: of
+    what is not comparable, why.
     """
     rows = list[dict[str, Any]]()
     for by_system in targets():
