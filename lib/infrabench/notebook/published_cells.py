@@ -37,7 +37,7 @@ VALUES = (
 COMPARED = (
     *("printed", "ours", "workload", "metric", "system", "better", "n_pairs", "pair_unit", "margin"),
     *("ratio", "ratio_low", "ratio_high", "published_low", "published_high", "predicted_low", "predicted_high"),
-    *("agreement", "note", "reason", "ids"),
+    *("agreement", "note", "reason"),
 )
 
 
@@ -69,6 +69,11 @@ class PublishedPair:
     below: Cell
     note: str
     comparable: bool = True  # False: stands beside ours all the same, and the note says why no more
+
+    @property
+    def printed(self) -> str:
+        """Which two cells, in words."""
+        return " / ".join(f"{each.row.platform}, {each.row.scenario}" for each in (self.above, self.below))
 
 
 @cache
@@ -220,9 +225,8 @@ def _ratios(found: Results, pair: PublishedPair) -> Iterator[dict[str, Any]]:
     rows = [each.row for each in both]
     theirs, value = printed_span(rows[0].printed) / printed_span(rows[1].printed), rows[0].value / rows[1].value
     head = {
-        "printed": " / ".join(f"{row.platform}, {row.scenario}" for row in rows), "ours": "", "system": "",
+        "printed": pair.printed, "ours": "", "system": "",
         "published_low": value, "published_high": value, "workload": both[0].workload,
-        "ids": tuple(row.id for row in rows),
     }  # fmt: skip
     ours_of = {metric: [_cells(found, each, metric) for each in both] for metric in both[0].metrics}
     lacking = [each for i, each in enumerate(both) if all(ours[i].empty for ours in ours_of.values())]

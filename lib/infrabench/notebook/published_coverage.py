@@ -16,14 +16,14 @@ import pandas as pd
 
 from infrabench.analysis import tables
 from infrabench.analysis.published import derived_metrics, score
-from infrabench.analysis.published.comparison import WORDS, plain
+from infrabench.analysis.published.comparison import WORDS, plain, targets
 from infrabench.analysis.published.printed_numbers import EXPERIMENTS, NO_RESULTS, numbers, published, read_toml
 from infrabench.analysis.results import Results, Shown, listed
 from infrabench.analysis.tables import columns, notation
 from infrabench.core import InfrabenchError
 from infrabench.ledger import catalogue
 from infrabench.notebook import api
-from infrabench.notebook.published_cells import compare_published, compare_values
+from infrabench.notebook.published_cells import compare_published, compare_values, read_cells
 from infrabench.notebook.sections import fold, join
 from infrabench.notebook.session_tables import results
 
@@ -97,11 +97,20 @@ def count_coverage(rows: pd.DataFrame) -> list[str]:
 def find_counterparts(found: Results) -> Iterator[Counterpart]:
     """Yield what a session has beside printed numbers, and why it has nothing beside others of its study."""
     name = ", ".join(dict.fromkeys(found.table["session"]))
+    pairs = {pair.printed: (pair.above.row.id, pair.below.row.id) for pair in read_cells(found.data["study"])[1]}
+    ratios = {
+        (each.workload, each.metric, each.system, each.columns["where"]): each.ids
+        for of in targets()
+        for each in of.values()
+    }
     for row in compare_published(found).itertuples(index=False):
-        pair = f"{row.workload} {row.scenario}, {row.system} / {row.baseline}"
-        about = row.ours if isinstance(row.ours, str) else pair
+        if row.printed in pairs:
+            about, ids = row.ours, pairs[row.printed]
+        else:
+            about = f"{row.workload} {row.scenario}, {row.system} / {row.baseline}"
+            ids = ratios[row.workload, row.metric, plain(row.system), row.where]
         text = " ".join([f"{about}, {notation.metric_title(row.metric)}:", *columns.both(row, "ratio", null=1)])
-        for number in row.ids:
+        for number in ids:
             if row.n_pairs:
                 yield Counterpart(number, name, text, row.agreement)
             else:

@@ -25,7 +25,7 @@ EMULATED = "(emulated"  # begins what the label of a system adds whose speed is 
 KEPT = ("workload", "scenario", "metric", "system", "n_pairs", "ratio", "ratio_low", "ratio_high")
 COMPARED = (
     *("published_low", "published_high", "published_n", "predicted_low", "predicted_high"),
-    *("agreement", "grade", "where", "note", "reason", "ids"),
+    *("agreement", "grade", "where", "note", "reason"),
 )
 CONTRAST = ("baseline", "better", "level", "margin", "pair_unit")  # what a figure needs beside them
 Use = Literal["size", "direction"]
@@ -45,6 +45,7 @@ class PublishedRatio:
     """The published ratio of a system to the baseline in a metric, and the metric of ours that stands for it."""
 
     key: str
+    ids: tuple[str, ...]  # of the printed numbers
     system: str
     baseline: str
     workload: str  # ours
@@ -82,7 +83,7 @@ def _read_target(target: Mapping[str, Any], system: str, notes: Mapping[str, str
     rows, values, spans = [known.row(each) for each in ids], ratios(known), ratios(known.span)
     scenarios = target.get("scenario", "")
     return PublishedRatio(
-        target["key"], system, target.get("baseline", "native"), target["workload"], target["metric"],
+        target["key"], ids, system, target.get("baseline", "native"), target["workload"], target["metric"],
         scenarios if isinstance(scenarios, str) else tuple(scenarios), target.get("comparable", True),
         rows[0].scenario, RoundingSpan(min(each.low for each in spans), max(each.high for each in spans)),
         {
@@ -90,7 +91,6 @@ def _read_target(target: Mapping[str, Any], system: str, notes: Mapping[str, str
             "published_n": rows[0].n_text or "not stated" if pd.isna(rows[0].n) else int(rows[0].n),
             "grade": of_system("grade"),
             "where": "; ".join(dict.fromkeys(f"{each.section}: '{each.quote}'" for each in rows)),
-            "ids": ids,
             "note": filled(join_notes(of_system("note"), notes), known),
         },
     )  # fmt: skip
@@ -103,8 +103,7 @@ def against(contrasts: pd.DataFrame) -> pd.DataFrame:
     ends) or its range over levels; ``published_n``: runs, or what the paper says instead; ``predicted_low``,
     ``predicted_high``: where a second campaign of that many blocks would put its ratio with 95 % probability, on this
     site; ``agreement``: a word by the rule of `agreement`; ``grade``: how far the published number can be trusted;
-    ``where``: place in the text; ``ids``: of the printed numbers; ``note``: what the papers contradict; ``reason``: of
-    what is not comparable, why.
+    ``where``: place in the text; ``note``: what the papers contradict; ``reason``: of what is not comparable, why.
     """
     rows = list[dict[str, Any]]()
     for by_system in targets():

@@ -13,7 +13,7 @@ from infrabench.notebook.published_coverage import SCORE, find_first, find_reaso
 
 RESULTS = [row.id for row in published().itertuples() if row.statistic not in NO_RESULTS]
 HAVE = (
-    {each for of in targets() for target in of.values() for each in target.columns["ids"]}
+    {each for of in targets() for target in of.values() for each in target.ids}
     | {cell.row.id for study in ("containers", "runtimes", "storage") for cell in read_cells(study)[0]}
     | {bound.printed for bound in derived_metrics.bounds()}
     | {SCORE.format(engine) for engine in ("docker", "lxc", "lxd")}
