@@ -134,7 +134,7 @@ def test_parity_is_asked_of_the_sites(written: Written, inventory: Inventory) ->
 def test_a_lab_that_is_not_up_says_what_its_kernel_is_and_no_more(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("infrabench_platforms.lab.shell.require", lambda: None)
+    monkeypatch.setattr("infrabench_platforms.provider.require_lab", lambda: None)
     text = STUDY + "sites: {b: lab, here: local}\nshares: [[b, here]]\n"
     planned(written(text + "parity: [kernel]\n"))
     (told,) = refused(written(text + "parity: [kernel, distribution]\n"))
