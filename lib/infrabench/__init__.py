@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from infrabench.analysis.session_data import Session, open_session, pool
     from infrabench.notebook.api import contrasts, probes, request, run_or_load, show_log
     from infrabench.notebook.explore import explore
+    from infrabench.notebook.load_knee import load_knee
     from infrabench.notebook.one_contrast import choose_contrast
     from infrabench.notebook.plan_tables import plan_from_pilot, plan_summary, plan_table, power_summary
     from infrabench.notebook.published_measured import published, published_metrics, published_score
@@ -48,6 +49,7 @@ MODULES = {
     "analysis.session_data": "open_session pool Session",
     "notebook.api": "contrasts probes request run_or_load show_log",
     "notebook.explore": "explore",
+    "notebook.load_knee": "load_knee",
     "notebook.one_contrast": "choose_contrast",
     "notebook.plan_tables": "plan_from_pilot plan_summary plan_table power_summary",
     "notebook.published_measured": "published published_metrics published_score",

@@ -22,7 +22,7 @@ two systems         `pairwise`: paired_t, paired_fieller (ratio of means), paire
 equivalence         `pairwise`: ratio_equivalence, difference_p (both on `fieller_t`), margin_ends
 effect sizes        `pairwise`: paired_d (of the log ratios), share_above (with Wilson's interval)
 several systems     `omnibus`: friedman (with Iman-Davenport), critical_distance, interaction
-levels of a factor  `omnibus`: page, log_slope, interaction
+levels of a factor  `omnibus`: page, log_slope, interaction; `knee`: crossing
 several tests       `multiplicity`: holm, benjamini_hochberg, compact_letters
 counts and shares   `events`: poisson_ratio, poisson_p, poisson_difference, newcombe_interval, dispersion_p,
                     typical_values, typical_p (sign flips), clopper_pearson; `estimates`: event_means

@@ -45,6 +45,10 @@ def _mail(seconds: float, size_bytes: int, label: str, took: float) -> Case:
     return Case("mail", f"size={label}", params, seconds=took, disk_bytes=10 * size_bytes)
 
 
+def _web_rate(rate: int) -> Case:
+    return Case("web-rate", f"rate={rate}", {"rate": rate, "seconds": 1.0}, "rate", rate, 1.3)
+
+
 def _redis(test: str, requests: int, took: float) -> Case:
     return Case("redis", f"test={test}", {"test": test, "requests": requests}, seconds=took)
 
@@ -59,6 +63,7 @@ SMOKE = Profile(
         _file("fio", 16 * MIB, "16MiB", 0.7),
         _web(100, 2000, 0.5),
         _file("ftp", 16 * MIB, "16MiB", 0.4),
+        _web_rate(500),
         _mail(1.0, 64 * KIB, "64KiB", 1.6),
         _redis("SET", 10000, 0.6),
         _redis("GET", 10000, 0.6),
@@ -91,6 +96,12 @@ QUICK = Profile(
         Case("startup", "default", seconds=1.8),
     ),
 )
+# Requests that come whatever the server makes of them, up to more than it can: where does it cease to follow?
+LOAD = Profile(
+    blocks=30,
+    systems=OF_THE_PAPERS,
+    cases=tuple(_web_rate(rate) for rate in (250, 500, 1000, 2000, 3000, 4000, 6000, 8000)),
+)
 PAPER = Profile(
     blocks=30,
     systems=OF_THE_PAPERS,
@@ -100,6 +111,7 @@ PAPER = Profile(
         _file("iozone", 4 * GIB, "4GiB", 90.0),
         _file("fio", 4 * GIB, "4GiB", 90.0),
         *(_web(users, 10000, 4.0) for users in range(1000, 9000, 1000)),
+        *LOAD.cases,
         _file("ftp", 500 * MB, "500MB", 4.0),
         _mail(60.0, 25 * MB, "25MB", 65.0),
         _redis("SET", 10**6, 25.0),
@@ -113,7 +125,7 @@ STUDY = Study(
     title="What do Docker, LXC and LXD cost, compared with native?",
     baseline="native",
     systems=(*OF_THE_PAPERS, "podman", "incus"),
-    profiles={"smoke": SMOKE, "brief": BRIEF, "quick": QUICK, "paper": PAPER},
+    profiles={"smoke": SMOKE, "brief": BRIEF, "quick": QUICK, "load": LOAD, "paper": PAPER},
     limits=Limits(),
     primary=(("sysbench-cpu", "events_per_s"), ("stream", "triad_B_per_s"), ("web", "requests_per_s")),
     margins={

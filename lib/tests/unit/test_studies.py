@@ -21,7 +21,7 @@ PODS = (
     "conductor",
 )  # fmt: skip
 # Profiles beyond the three that every study has.
-FURTHER = {"containers": {"brief"}, "runtimes": {"forty"}, "storage": {"crosscheck"}}
+FURTHER = {"containers": {"brief", "load"}, "runtimes": {"forty"}, "storage": {"crosscheck"}}
 POOLS = {"storage": 3}  # deployments of `quick` where six are too long: wide intervals, and the notebook says so
 
 

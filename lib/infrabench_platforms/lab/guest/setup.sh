@@ -1,16 +1,17 @@
 #!/bin/sh
 # Runs as root inside the image's chroot after packages and overlay are in place; uses no network.
-# $1: folder with stream.c and data.c (default /usr/local/src/infrabench). Running it again changes nothing.
+# $1: folder with stream.c, data.c and rate.c (default /usr/local/src/infrabench). Running it again changes nothing.
 set -eu
 SRC=${1:-/usr/local/src/infrabench}
 export DEBIAN_FRONTEND=noninteractive
 
 # Static, so that the same file also runs where no OpenMP library is installed. The compiler must not turn `copy`
 # into a call of memcpy, which uses other store instructions than the three other kernels.
-if [ ! -x /usr/local/bin/ib-stream ] || [ ! -x /usr/local/bin/ib-data ]; then
+if [ ! -x /usr/local/bin/ib-stream ] || [ ! -x /usr/local/bin/ib-data ] || [ ! -x /usr/local/bin/ib-rate ]; then
     gcc -O3 -fopenmp -fno-tree-loop-distribute-patterns -ffp-contract=off -static -s \
         -o /usr/local/bin/ib-stream "$SRC/stream.c" -lm
     gcc -O2 -static -s -o /usr/local/bin/ib-data "$SRC/data.c"
+    gcc -O2 -static -s -o /usr/local/bin/ib-rate "$SRC/rate.c" -lm
     apt-get -qq -y --purge --autoremove purge gcc libc6-dev
 fi
 

@@ -86,7 +86,7 @@ def test_services_are_ready_when_they_answer_and_are_stopped(name: str) -> None:
     assert any("198.18.64.5" in part for part in ready.argv)
     assert (steps[-1].name, steps[-1].role, steps[-1].phase) == ("stop", "server", "cleanup")
     if steps[-1].argv[0] == "ib-service":
-        assert steps[-1].argv == ("ib-service", "stop", name)
+        assert steps[-1].argv == ("ib-service", "stop", name.partition("-")[0])  # web-rate loads the server of web
 
 
 def test_there_are_services() -> None:

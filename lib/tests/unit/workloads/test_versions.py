@@ -17,7 +17,7 @@ from tests.support.checks import check_each
 from tests.unit.workloads.test_parsers import GOOD, WORKLOADS
 
 # What they read is printed by programs of the suite itself, or by none.
-OWN = {"ftp", "integrity", "null", "pods-startup", "pods-stream", "spin", "startup", "stream"}
+OWN = {"ftp", "integrity", "null", "pods-startup", "pods-stream", "spin", "startup", "stream", "web-rate"}
 # Their tools run in pods, whose image is of the suite's own making, or are the runtime below them.
 NOT_OF_DEBIAN_13 = {"pod-network", "pods-netperf", "pods-pi", "pods-sysbench-cpu"}
 READERS = sorted(set(WORKLOADS) - OWN)

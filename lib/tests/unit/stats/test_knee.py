@@ -1,0 +1,71 @@
+"""The knee: where times over rates reach a limit, against curves whose crossing is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from infrabench.stats import contrasts, knee
+from tests.support.analysis_fixtures import table_of
+
+LEVELS = np.array([250.0, 500.0, 1000.0, 2000.0, 4000.0])
+
+
+def queue(levels: np.ndarray, most: float, service_s: float = 0.001) -> np.ndarray:
+    """Return mean times of a queue M/M/1 that answers `most` requests a second, and a second where it cannot follow."""
+    return np.where(levels < most, service_s / (1 - np.minimum(levels / most, 0.999)), 1.0)
+
+
+def test_the_crossing_is_on_a_line_of_both_logarithms() -> None:
+    times = 0.002 * (LEVELS / 1000.0) ** 3
+    assert knee.crossing(LEVELS, times, 0.002) == pytest.approx(1000.0)
+    assert knee.crossing(LEVELS, times, 0.002 * 1.5**3) == pytest.approx(1500.0)
+
+
+@pytest.mark.parametrize(
+    ("times", "found"),
+    [
+        ([1.0, 1.1, 1.2, 1.3, 1.4], np.nan),  # never above: not known how much it sustains
+        ([3.0, 3.0, 4.0, 5.0, 6.0], np.nan),  # above from the first
+        ([1.0, np.nan, 1.0, 4.0, 9.0], 1000 * 2**0.5),  # a level without a value is left out
+        ([1.0, 4.0, 1.0, 1.0, 9.0], 250 * 2**0.5),  # the first crossing counts
+    ],
+)
+def test_what_does_not_cross_is_missing_and_the_first_crossing_counts(times: list[float], found: float) -> None:
+    assert knee.crossing(LEVELS, np.array(times), 2.0) == pytest.approx(found, nan_ok=True)
+
+
+def table(blocks: int = 12, **most: float) -> pd.DataFrame:
+    """Return a tidy table of a swept rate, whose systems answer so many requests a second, with 3 % of noise."""
+    rng = np.random.default_rng(5)
+    made = []
+    for level in LEVELS:
+        values: dict[str, list[float | None]] = {
+            system: list(queue(np.full(blocks, level), limit * np.exp(rng.normal(0, 0.03, blocks))))
+            for system, limit in most.items()
+        }
+        of_level = table_of(values, workload="web-rate", metric="latency_mean_s", unit="s", better="lower")
+        made.append(of_level.assign(
+            scenario=f"rate={level:g}", factor="rate", level=level, trial=of_level["trial"] + f"-{level:g}"
+        ))  # fmt: skip
+    return pd.concat(made, ignore_index=True).astype(made[0].dtypes)
+
+
+def test_systems_are_compared_by_the_rates_at_which_they_reach_one_time() -> None:
+    rows = table(native=3000.0, docker=2400.0)
+    limit_s = knee.find_limit(rows, "web-rate", "latency_mean_s", "native")
+    assert limit_s == pytest.approx(2 * 0.001 / (1 - 250 / 3000), rel=0.02)
+    rates = knee.sustain(rows, "web-rate", "latency_mean_s", limit_s)
+    assert len(rates) == 24
+    assert rates["level"].isna().all()
+    (one,) = contrasts(rates, "native", {"": 0.05}).itertuples()
+    assert one.ratio == pytest.approx(0.8, abs=0.06)
+    assert one.verdict == "different"
+
+
+def test_a_block_that_stays_within_the_limit_has_no_rate() -> None:
+    rows = table(blocks=3, native=3000.0, strong=1e9)
+    rates = knee.sustain(rows, "web-rate", "latency_mean_s", 0.0025)
+    assert set(rates["system"]) == {"native"}
+    assert knee.sustain(rows, "web-rate", "latency_mean_s", 10.0).empty
