@@ -32,7 +32,7 @@ NO_SOURCE = {
     "multiplicity.by_family": HANDLING,
     **dict.fromkeys(("table.sample", "table.paired", "meta_analysis.sites"), HANDLING),
     "diagnostics.bimodal": OURS,
-    **dict.fromkeys(("knee.crossing", "knee.find_limit", "knee.sustain"), OURS),
+    "knee.crossing": OURS,
     "diagnostics.mode_by_deployment": OURS,
     "table.stacks": HANDLING,
     "table.by_size": HANDLING,
