@@ -40,6 +40,7 @@ from infrabench.analysis.tables import notation
 from infrabench.core import STATES, SchemaError
 
 FAR = 8.0  # times, between the means of scenarios: beyond that the axis is logarithmic
+FAR_CURVES = 30.0  # the same of curves, which join what is far apart
 POINTS_LABEL_MM = {1: 46.0, 2: 36.0}  # room for the label of the upper axis, by the number of axes
 CURVES_LABEL_MM = 36.0  # room for the label of the upper axis of two
 UPRIGHT_MM = 14.0  # more height, for labels that stand
@@ -87,10 +88,7 @@ def points(view: View) -> Drawn:
     # Scenarios that lie so far apart that on a linear axis most of them would be a line at zero
     least = cells.groupby("scenario")["mean"].min()
     if (least > 0).all() and cells["min"].min() > 0 and least.max() > FAR * least.min():
-        main.set_yscale("log")
-        main.yaxis.set_major_locator(LogLocator(numticks=12))
-        main.yaxis.set_major_formatter(PlainLog())
-        main.yaxis.set_minor_formatter(PlainLog(minor_thresholds=(LABELLED, 0.4)))
+        _set_log(main)
         label += "; log scale"
     else:
         theme.from_zero(main, cells, scale.factor)
@@ -122,10 +120,10 @@ def scaling(view: View) -> Drawn:
     """Return means with 95 % intervals over the levels of the factor, joined because the axis is continuous.
 
     Systems are set a little apart at each level so that no interval hides another. A level without a value is a gap
-    in the line and a cross at the foot of the axis. Levels that lie far apart are on a logarithmic axis. A metric that
-    lies on several factors has a panel for each. With contrasts, a second row shows each system's ratio to the baseline
-    with its interval and the margin. By default 85 mm wide with one panel, 174 with more, or where so many systems'
-    ratios would cover each other.
+    in the line and a cross at the foot of the axis. Levels, or means, that lie far apart are on a logarithmic axis. A
+    metric that lies on several factors has a panel for each. With contrasts, a second row shows each system's ratio to
+    the baseline with its interval and the margin. By default 85 mm wide with one panel, 174 with more, or where so many
+    systems' ratios would cover each other.
     """
     cells = view.of_metric(view.estimates)
     cells = cells[cells["level"].notna()]
@@ -151,8 +149,12 @@ def scaling(view: View) -> Drawn:
         if levels.size == 1:
             panels[-1].set_xlim(levels[0] - ALONE, levels[0] + ALONE)
         panels[-1].set_xlabel(str(factor))
-    theme.from_zero(grid[0, 0], cells, scale.factor)
-    label = notation.axis_label(view.metric, scale, cells["better"].iloc[0])
+    label, least = notation.axis_label(view.metric, scale, cells["better"].iloc[0]), cells["mean"].min()
+    if least > 0 and cells["mean_low"].min() > 0 and cells["mean"].max() > FAR_CURVES * least:
+        _set_log(grid[0, 0])
+        label += "; log scale"
+    else:
+        theme.from_zero(grid[0, 0], cells, scale.factor)
     grid[0, 0].set_ylabel(label if rows == 1 else theme.broken(label, CURVES_LABEL_MM), wrap=True)
     cross = Line2D([], [], color=theme.GREY, marker="x", lw=0, ms=4, label="no ok trial")
     theme.legend(drawn, marks, systems, [cross] if empty else [])
@@ -345,6 +347,14 @@ def _places(cells: pd.DataFrame, drawn: Sequence[str]) -> dict[tuple[str, str], 
     level = dict(zip(cells["scenario"], cells["level"], strict=True))
     shift = {name: (i - (len(drawn) - 1) / 2) * gap for i, name in enumerate(drawn)}
     return {(scenario, name): float(back(there(at) + shift[name])) for scenario, at in level.items() for name in drawn}
+
+
+def _set_log(axes: Axes) -> None:
+    """Make the vertical axis logarithmic, with numbers in plain notation."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(numticks=12))
+    axes.yaxis.set_major_formatter(PlainLog())
+    axes.yaxis.set_minor_formatter(PlainLog(minor_thresholds=(LABELLED, 0.4)))
 
 
 def _means(
