@@ -152,7 +152,7 @@ def scaling(view: View) -> Drawn:
     label, least = notation.axis_label(view.metric, scale, cells["better"].iloc[0]), cells["mean"].min()
     if least > 0 and cells["mean_low"].min() > 0 and cells["mean"].max() > FAR_CURVES * least:
         _set_log(grid[0, 0])
-        label += "; log scale"
+        label = theme.broken(f"{label}; log scale", POINTS_LABEL_MM[rows])
     else:
         theme.from_zero(grid[0, 0], cells, scale.factor)
     grid[0, 0].set_ylabel(label if rows == 1 else theme.broken(label, CURVES_LABEL_MM), wrap=True)
