@@ -22,7 +22,7 @@ from infrabench.workloads import _pods, netperf
 from infrabench.workloads._parse import higher, lower, text
 
 VERSION = netperf.VERSION
-READS = ("2.7.0",)
+READS = ("2.7.0", "2.7.1")
 TESTS = ("TCP_STREAM", "TCP_RR")
 PARAMS = {
     **_pods.PODS,

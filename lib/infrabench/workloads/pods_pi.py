@@ -41,7 +41,7 @@ from infrabench.workloads._parse import Field, equal, higher, lower, one, positi
 
 VERSION = ("pi", "--version"), r"^pi \(CLN ([0-9.]+)\)$"
 TOOL = "pi"
-READS = ("1.3.6",)
+READS = ("1.3.6", "1.3.7")
 YCRUNCHER = "y-cruncher"
 CHOICES = ("auto", TOOL, YCRUNCHER)
 PARAMS = {

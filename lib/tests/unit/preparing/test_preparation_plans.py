@@ -92,6 +92,22 @@ def _packages(made: HostPlan) -> list[str]:
     return [each.package for each in made.packages]
 
 
+@pytest.mark.parametrize(
+    ("has", "offered", "installs"),
+    [
+        ({}, {"docker.io": "20.10"}, ["docker.io"]),
+        ({}, {"docker.io": "26.1", "docker-cli": "26.1"}, ["docker-cli", "docker.io"]),
+        ({"docker.io": "26.1"}, {"docker.io": "26.1", "docker-cli": "26.1"}, ["docker-cli"]),
+    ],
+)
+def test_a_program_that_a_newer_release_has_in_a_package_of_its_own_comes_too(
+    has: dict[str, str], offered: dict[str, str], installs: list[str]
+) -> None:
+    needs = Needs(programs={"docker": "docker.io"}, wanted={"docker": ("docker",)})
+    made = _plan(needs, absent=frozenset({"docker"}), installed=has, offered=offered)
+    assert (sorted(_packages(made)), made.left) == (installs, ())
+
+
 def test_a_host_that_has_everything_is_left_alone() -> None:
     made = _plan()
     assert (made.commands, made.packages, made.left) == ((), (), ())

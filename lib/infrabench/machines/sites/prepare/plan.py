@@ -33,6 +33,7 @@ STAYS_OFF: Mapping[str, tuple[str, ...]] = {
     "postfix": ("postfix.service",), "lxc": ("lxc-net.service",), "iperf3": ("iperf3.service",),
     "netperf": ("netperf.service",), "mariadb-server": ("mariadb.service",),
 }  # fmt: skip
+APART = {"docker.io": "docker-cli"}  # package -> one that has its program where apt offers it: from Debian 13 on
 UNKNOWN = "Are its lists up to date (--update), and is its component in its sources (Debian's contrib, non-free)?"
 _CHANGE = re.compile(r"(Inst|Remv) ([a-z0-9][a-z0-9+.:-]*)(?: \[([^\]]*)\])?(?: \((\S+)[^)]*\))?.*")
 # Prints a line for each fact, marked, since a login may say things of its own. $1, ...: kind=name of what is needed.
@@ -201,7 +202,7 @@ def survey_host(plan: HostPlan) -> HostSurvey:
     """Return what a host has; `SiteError` when it does not answer."""
     needs, files = plan.needs, (*(each.path for each in plan.ours.files), LIMITS)
     asked = {"program": needs.programs, "device": needs.modules, "folder": needs.folders, "file": files,
-             "package": needs.packages()}  # fmt: skip
+             "package": [each for name in needs.packages() for each in (name, APART.get(name)) if each]}  # fmt: skip
     words = [f"{kind}={name}" for kind, names in asked.items() for name in names]
     output = run_checked(plan.host, ("sh", "-s", *words), timeout_s=ASK_S, stdin=_ASK.encode(), error=SiteError)
     facts: dict[str, list[str]] = {}
@@ -298,6 +299,11 @@ def _lacking_packages(plan: HostPlan, survey: HostSurvey, updated: bool, problem
             continue
         wanted = tuple(dict.fromkeys(each for program in absent or programs for each in needs.wanted.get(program, ())))
         who = ", ".join(wanted)
+        apart = APART.get(name, "")
+        if absent and apart not in survey.installed and (offered := survey.offered.get(apart)):
+            found.append(Change(apart, "", offered, wanted))
+            if have:
+                continue
         if have and not (newer and plan.upgrade):
             what = f"is older than the {floor} that" if stale else f"has no {', '.join(absent)}, which"
             problems.append(f"{name} {have} {what} {who} needs" + (": --upgrade allows a newer one" * newer))
