@@ -23,7 +23,7 @@ from infrabench_platforms.lab import shell
 from infrabench_platforms.lab.shell import Say, sh, state_dir
 
 SUITE = "bookworm"
-SUITES = {"node13": "trixie"}  # of kinds that are of another release
+SUITES = {"node13": "trixie", "storage": "trixie"}  # of kinds that are of another release
 COMPONENTS = "main contrib non-free"
 # Parts are folders beside this file, each with packages.txt and, where needed, overlay/ and setup.sh, applied in order.
 KINDS = {

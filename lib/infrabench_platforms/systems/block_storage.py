@@ -197,7 +197,7 @@ def choose_zfs(site: Site, host: Host) -> Engine:
         said = built.stderr.decode("utf-8", "replace").strip()[-400:]
         raise NotRunnable(
             f"{host.name} has no ZFS module in its kernel, and the engine in user space cannot be built there; "
-            f"that takes {', '.join(TO_BUILD.values())} (OpenZFS 2.1): {said}"
+            f"that takes {', '.join(TO_BUILD.values())} (OpenZFS 2.3, as Debian 13 has it): {said}"
         )
     return Engine("zfs", USER_SPACE, options={"plugin": PLUGIN})
 
