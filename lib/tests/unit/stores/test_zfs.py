@@ -143,6 +143,21 @@ def test_both_levels_set_the_same_parameters():
     assert set(zfs_kernel.THROTTLE["default"]) == set(zfs_kernel.THROTTLE["open"])
 
 
+@pytest.mark.parametrize(
+    ("version", "level", "mib"),
+    [
+        ("2.1.11-1", "default", 4),
+        ("2.1.12-1", "default", 16),
+        ("2.3.9-0+deb13u1", "default", 16),
+        ("2.1.11-1", "open", 16),
+    ],
+)
+def test_a_module_has_the_limit_of_its_release(config, version, level, mib):
+    (zfs_kernel.PARAMETERS.parent / "version").write_text(f"{version}\n")
+    assert zfs_kernel.choose_brakes(level)["zfs_scan_vdev_limit"] == mib * MIB
+    assert set(zfs_kernel.choose_brakes(level)) == set(zfs_kernel.THROTTLE["open"])
+
+
 def test_a_kernel_without_the_module_is_refused(config, tmp_path, monkeypatch):
     monkeypatch.setattr(zfs_kernel, "DEVICE", tmp_path / "device")
     monkeypatch.setattr(zfs_kernel.daemons, "run", lambda *_words, **_how: "")
