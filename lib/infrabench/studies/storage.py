@@ -176,7 +176,7 @@ STUDY = Study(
     name="storage",
     title="Ceph in place of ZFS: what does it do to block storage of two copies?",
     baseline="zfs",
-    systems=(*BOTH, *CHECK),
+    systems=(*BOTH, "raw", *CHECK),
     profiles={
         "smoke": Profile(2, _cases(SMOKE), 2, BOTH),
         # A pool is what was made independently: more blocks on the same pools say little more about the systems.
