@@ -196,6 +196,12 @@ def derived_contrasts(found: Results) -> pd.DataFrame:
     return derived_metrics.contrasts_of(found.table, found.data["baseline"], found.data["margins"])
 
 
+@lru_cache(maxsize=1)
+def derived_estimates(found: Results) -> pd.DataFrame:
+    """Return the estimates of the metrics that papers print and no workload reports (`derived_metrics`)."""
+    return estimates(derived_metrics.derive(found.table))
+
+
 def is_primary(found: Results) -> pd.Series:
     """Return which contrasts are of a primary metric."""
     wanted = {tuple(each) for each in found.data["primary"]}

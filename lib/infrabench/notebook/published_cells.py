@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from infrabench.analysis.published import derived_metrics
 from infrabench.analysis.published.comparison import NOT_COMPARABLE, agreement, plain, prediction, unmeasured
 from infrabench.analysis.published.printed_numbers import (
     EXPERIMENTS,
@@ -23,7 +24,7 @@ from infrabench.analysis.published.printed_numbers import (
     printed_span,
     read_toml,
 )
-from infrabench.analysis.results import Results, Shown, absence, against_published, kept
+from infrabench.analysis.results import Results, Shown, absence, against_published, derived_estimates, kept
 from infrabench.analysis.tables import columns, notation
 from infrabench.stats import contrasts
 
@@ -69,6 +70,11 @@ class PublishedPair:
     note: str
     comparable: bool = True  # False: stands beside ours all the same, and the note says why no more
 
+    @property
+    def printed(self) -> str:
+        """Which two cells, in words."""
+        return " / ".join(f"{each.row.platform}, {each.row.scenario}" for each in (self.above, self.below))
+
 
 @cache
 def read_cells(study: str) -> tuple[tuple[Cell, ...], tuple[PublishedPair, ...]]:
@@ -91,8 +97,13 @@ def read_cells(study: str) -> tuple[tuple[Cell, ...], tuple[PublishedPair, ...]]
 
 def values(found: Results) -> Shown:
     """Return every printed cell, in each reading of its unit, beside the cells of ours that it can stand for."""
-    rows = [row for each in read_cells(found.data["study"])[0] for row in _values(found, each)]
-    return kept(found, pd.DataFrame(rows, columns=list(VALUES)), "beside-values", "Printed values beside ours.")
+    rows = pd.DataFrame(compare_values(found), columns=list(VALUES))
+    return kept(found, rows, "beside-values", "Printed values beside ours.")
+
+
+def compare_values(found: Results) -> list[dict[str, str]]:
+    """Return every printed cell beside ours: columns `VALUES` as text, and its ``id``; without ``ours``, a reason."""
+    return [row for each in read_cells(found.data["study"])[0] for row in _values(found, each)]
 
 
 def ratios(found: Results) -> Shown:
@@ -158,7 +169,8 @@ def _absence(found: Results, row: Any) -> str:
 
 def _values(found: Results, each: Cell) -> Iterator[dict[str, str]]:
     row = each.row
-    head = {"printed": f"{row.platform}, {row.scenario}: {row.printed} {row.unit}", "printed in": row.section}
+    printed = f"{row.platform}, {row.scenario}: {row.printed} {row.unit}"
+    head = {"id": row.id, "printed": printed, "printed in": row.section}
     ours_of = {metric: _cells(found, each, metric) for metric in each.metrics}
     if all(mine.empty for mine in ours_of.values()):
         yield head | {"note": f"{_lacking(found, [each])}; {each.note}"}
@@ -179,7 +191,8 @@ def _values(found: Results, each: Cell) -> Iterator[dict[str, str]]:
 
 def _cells(found: Results, each: Cell, metric: str) -> pd.DataFrame:
     """Return the estimates of ours that a printed cell stands beside, by number of pods."""
-    rows = found.estimates[(found.estimates["workload"] == each.workload) & (found.estimates["metric"] == metric)]
+    every = derived_estimates(found) if metric in derived_metrics.LIKE else found.estimates
+    rows = every[(every["workload"] == each.workload) & (every["metric"] == metric)]
     rows = rows[rows["scenario"].map(each.is_at).astype("bool") & rows["mean"].notna()]
     named = rows["system"].map(plain).isin(each.systems)
     return rows[named].sort_values(["level", "scenario", "system"], kind="stable")
@@ -212,7 +225,7 @@ def _ratios(found: Results, pair: PublishedPair) -> Iterator[dict[str, Any]]:
     rows = [each.row for each in both]
     theirs, value = printed_span(rows[0].printed) / printed_span(rows[1].printed), rows[0].value / rows[1].value
     head = {
-        "printed": " / ".join(f"{row.platform}, {row.scenario}" for row in rows), "ours": "", "system": "",
+        "printed": pair.printed, "ours": "", "system": "",
         "published_low": value, "published_high": value, "workload": both[0].workload,
     }  # fmt: skip
     ours_of = {metric: [_cells(found, each, metric) for each in both] for metric in both[0].metrics}

@@ -1,4 +1,4 @@
-"""What the notebook on the published numbers shows, and that it runs without a session."""
+"""What the notebook on the published numbers shows, and what of the recorded sessions stands beside each of them."""
 
 from __future__ import annotations
 
@@ -86,10 +86,20 @@ def test_the_notebook_has_no_number_of_its_own_and_half_of_it_is_prose() -> None
         assert not re.search(r"\d", re.sub(r"\b00[0-4]\b|iperf3", "", text)), text
 
 
-def test_the_notebook_runs_without_a_session(tmp_path: Path) -> None:
+def test_the_notebook_runs_and_every_printed_result_has_ours_or_a_reason(tmp_path: Path) -> None:
     made = headless.execute(NOTEBOOK, tmp_path / "published.ipynb", {"out": str(tmp_path)})
     outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
     assert not [output for output in outputs if output.output_type == "error"]
     assert sum("data:image/png;base64" in str(output.get("data", {})) for output in outputs) == 1
-    assert len(list((tmp_path / "tables/published").glob("*.csv"))) == 12
+    assert len(list((tmp_path / "tables/published").glob("*.csv"))) == 13
     sidecars.compare(tmp_path / "figures", "published")
+    rows = pd.read_csv(tmp_path / "tables/published/coverage.csv", dtype="str", keep_default_na=False)
+    assert len(rows) == 227
+    assert not rows[(rows["ours"] == "") == (rows["why not"] == "")]["number"].tolist()
+    beside = rows[rows["ours"] != ""]
+    assert len(beside) >= 140
+    assert beside["session"].str.startswith("lab-").all()
+    printed = beside.set_index("number")
+    share = printed.loc["A.iozone.read.percent.docker.000", "ours"]
+    assert re.search(r"iozone size=64MiB, docker / native, read: [\d.]+ \[[\d., ]+\]", share)
+    assert printed.loc["A.overall.iozone-read.score.docker.003", "ours"] == share  # printed again

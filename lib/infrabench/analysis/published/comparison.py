@@ -45,6 +45,7 @@ class PublishedRatio:
     """The published ratio of a system to the baseline in a metric, and the metric of ours that stands for it."""
 
     key: str
+    ids: tuple[str, ...]  # of the printed numbers
     system: str
     baseline: str
     workload: str  # ours
@@ -82,7 +83,7 @@ def _read_target(target: Mapping[str, Any], system: str, notes: Mapping[str, str
     rows, values, spans = [known.row(each) for each in ids], ratios(known), ratios(known.span)
     scenarios = target.get("scenario", "")
     return PublishedRatio(
-        target["key"], system, target.get("baseline", "native"), target["workload"], target["metric"],
+        target["key"], ids, system, target.get("baseline", "native"), target["workload"], target["metric"],
         scenarios if isinstance(scenarios, str) else tuple(scenarios), target.get("comparable", True),
         rows[0].scenario, RoundingSpan(min(each.low for each in spans), max(each.high for each in spans)),
         {

@@ -33,6 +33,7 @@ class Bound:
     """What a paper says that a value stays below, on every system."""
 
     key: str
+    printed: str  # id of the number
     workload: str
     metrics: tuple[str, ...]  # ours that may be meant
     value: float  # in the unit of our metrics
@@ -47,7 +48,7 @@ def bounds() -> tuple[Bound, ...]:
     for each in data["bound"]:
         row, note = known.row(each["printed"]), filled(join_notes(each["note"], data["notes"]), known)
         value, where = known(each["printed"]) * each["factor"], f"{row.section}: '{row.quote}'"
-        found.append(Bound(each["key"], each["workload"], tuple(each["metrics"]), value, where, note))
+        found.append(Bound(each["key"], each["printed"], each["workload"], tuple(each["metrics"]), value, where, note))
     return tuple(found)
 
 

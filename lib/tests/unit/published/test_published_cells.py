@@ -38,7 +38,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
     return results(tmp_path_factory.mktemp("quick"))
 
 
-@pytest.mark.parametrize("name", ["runtimes", "storage"])
+@pytest.mark.parametrize("name", ["containers", "runtimes", "storage"])
 def test_every_cell_names_metrics_and_scenarios_that_the_study_has(name: str) -> None:
     (cells, pairs), study = read_cells(name), registry.study(name)
     cases = [case for profile in study.profiles.values() for case in profile.cases]

@@ -30,7 +30,7 @@ def test_every_published_ratio_is_shown_with_its_word_and_the_figure_is_written(
     assert f"{(rows['n_pairs'] == 0).sum()} of them because nothing was measured" in shown.text
     assert (containers.folder / "figures/containers/published.pdf").is_file()
     assert (containers.folder / "tables/containers/published.csv").is_file()
-    assert shown.html.count("<details>") == 4
+    assert shown.html.count("<details>") == 5
 
 
 def test_a_ratio_that_was_not_measured_says_why(tmp_path: Path) -> None:
