@@ -7,7 +7,7 @@ a number lies, and, where the absolute value cannot be used, a ratio of two.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import product
 from typing import Any
@@ -88,11 +88,15 @@ def read_cells(study: str) -> tuple[tuple[Cell, ...], tuple[PublishedPair, ...]]
             data["readings"][each["reading"]], each.get("scenario", ""), each.get("pods", 0),
             join_notes(each["note"], data["notes"]),
         )  # fmt: skip
-    pairs = (
-        PublishedPair(**each | {"above": cells[each["above"]], "below": cells[each["below"]]})
-        for each in table.get("pair", ())
-    )
-    return tuple(cells.values()), tuple(pairs)
+    return tuple(cells.values()), tuple(_read_pair(each, cells) for each in table.get("pair", ()))
+
+
+def _read_pair(entry: Mapping[str, Any], cells: Mapping[str, Cell]) -> PublishedPair:
+    """Return a pair; where it names `ours`, those scenarios of ours stand for the printed ones."""
+    above, below = cells[entry["above"]], cells[entry["below"]]
+    if ours := entry.get("ours"):
+        above, below = (replace(cell, scenario=name) for cell, name in zip((above, below), ours, strict=True))
+    return PublishedPair(above, below, entry["note"], entry.get("comparable", True))
 
 
 def values(found: Results) -> Shown:
@@ -228,6 +232,7 @@ def _ratios(found: Results, pair: PublishedPair) -> Iterator[dict[str, Any]]:
         "printed": pair.printed, "ours": "", "system": "",
         "published_low": value, "published_high": value, "workload": both[0].workload,
     }  # fmt: skip
+    runs = 1 if pd.isna(rows[0].n) else int(rows[0].n)  # not stated: the widest interval
     ours_of = {metric: [_cells(found, each, metric) for each in both] for metric in both[0].metrics}
     lacking = [each for i, each in enumerate(both) if all(ours[i].empty for ours in ours_of.values())]
     if lacking:
@@ -239,7 +244,7 @@ def _ratios(found: Results, pair: PublishedPair) -> Iterator[dict[str, Any]]:
     for metric, (above, below) in ours_of.items():
         for one in above.itertuples(index=False):
             for other in below.itertuples(index=False):
-                compared = _compared(found, pair, metric, (one, other), (theirs.low, theirs.high), int(rows[0].n))
+                compared = _compared(found, pair, metric, (one, other), (theirs.low, theirs.high), runs)
                 yield head | {"metric": metric} | compared
 
 

@@ -18,7 +18,7 @@ over both systems, on two cores of a virtual machine; it only serves the estimat
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from infrabench.core import Case, Guards, Limits, Profile, Study
@@ -78,6 +78,11 @@ QUICK = Sizes(
     rebuilds=((GB, "default"), (GB, "open")), around_s=(3.0, 2.0),
     damage_files=16, damage_bytes=256 * MB, damages=("none", "one", "both"),
 )  # fmt: skip
+# What takes longer than a first answer may: the rebuild of twice the data, and a database as large as the paper's.
+LONG = replace(
+    QUICK, requests=(), copy_modes=(), rows=1_000_000, oltp_s=30, damages=(),
+    rebuilds=tuple((used * GB, throttle) for throttle in ("default", "open") for used in (2, 4)),
+)  # fmt: skip
 PAPER = Sizes(
     area_bytes=51_200 * MB, run_s=60, ramp_s=10, requests=EVERY + OWN + KERNEL, copy_bytes=25_350 * MB,
     copy_modes=("default", "strict"), rows=1_000_000, oltp_s=60,
@@ -93,7 +98,7 @@ def _cases(of: Sizes) -> tuple[Case, ...]:
 
 
 def _requests(of: Sizes) -> Iterator[Case]:
-    fill_s = of.area_bytes / FILL_B_PER_S / len(of.requests)  # once, for all of them
+    fill_s = of.area_bytes / FILL_B_PER_S / max(1, len(of.requests))  # once, for all of them
     for pattern, mode, path in of.requests:
         name = f"{PATTERNS[pattern]} {mode}" + ("" if path == "nbd" else f" {path}")
         params = {"pattern": pattern, "mode": mode, "path": path, "area_bytes": of.area_bytes}
@@ -176,11 +181,12 @@ STUDY = Study(
     name="storage",
     title="Ceph in place of ZFS: what does it do to block storage of two copies?",
     baseline="zfs",
-    systems=(*BOTH, *CHECK),
+    systems=(*BOTH, "raw", *CHECK),
     profiles={
         "smoke": Profile(2, _cases(SMOKE), 2, BOTH),
         # A pool is what was made independently: more blocks on the same pools say little more about the systems.
         "quick": Profile(3, _cases(QUICK), 3, BOTH),
+        "long": Profile(3, _cases(LONG), 3, BOTH),
         "paper": Profile(30, _cases(PAPER), 6, BOTH),
         "crosscheck": Profile(3, tuple(_crosscheck()), 3, CHECK),
     },

@@ -28,6 +28,7 @@ MAKE_S = 420.0  # making a pool, with the old one's removal
 SPARE_BYTES = 64 * MIB
 SLOWEST_B_PER_S = 4 * MIB  # slower than this is a hang
 NO_STORE = "it is no storage system"
+NO_COPY = "it has no second copy"
 PHASE = Literal["prepare", "measure", "rescue", "cleanup"]
 
 
@@ -71,13 +72,16 @@ def rescue(roles: Roles) -> tuple[Step, Step]:
     return (verb(roles, ("evidence",), "rescue"), verb(roles, ("remake",), "rescue", "rescue-remake"))
 
 
-def needing(*programs: str) -> Callable[[Deployment], str | None]:
-    """Return the `supported` of a workload: None, or what a system lacks, a store or `programs` on its node."""
+def needing(*programs: str, copies: int = 1) -> Callable[[Deployment], str | None]:
+    """Return the `supported` of a workload: None, or what a system lacks, a store, copies or `programs` on its node."""
 
     def supported(deployment: Deployment) -> str | None:
         target = deployment.targets.get("server")
-        stores = target is not None and "store" in target.lifecycle
-        return find_missing(deployment, *programs) if stores else NO_STORE
+        if target is None or "store" not in target.lifecycle:
+            return NO_STORE
+        if deployment.facts.get("capabilities", {}).get("copies", copies) < copies:
+            return NO_COPY
+        return find_missing(deployment, *programs)
 
     return supported
 

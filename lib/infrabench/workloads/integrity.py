@@ -50,7 +50,7 @@ REBUILD_S = 3600.0  # the pool may hold more than these files
 SCRUB_S = 1800.0
 ANSWER_S = 60.0  # for a file, beside the time that reading takes
 SETTLE_S = 3.0  # until what a read has met is counted
-supported = _volume.needing("python3")
+supported = _volume.needing("python3", copies=2)
 METRICS = {
     **{f"intact_{when}": "share" for when in ("before", "degraded", "after")},
     **{f"found_by_{what}": "share" for what in ("read", "light_scrub", "deep_scrub")},

@@ -59,7 +59,7 @@ SLACK_S = 0.05  # a span is of another clock than its ends
 COPIED = ("copied_B", "left_B")  # of what a store says of itself: the first that it says at all
 COLUMNS = 6  # of a bin: begin, reads, their latencies, writes, their latencies, the longest
 
-supported = _volume.needing("fio", "python3")
+supported = _volume.needing("fio", "python3", copies=2)
 METRICS = {
     "rebuild_B_per_s": "fixed-work rate",
     **dict.fromkeys(("foreground_iops_before", "foreground_iops_during"), "fixed-time rate"),

@@ -23,7 +23,7 @@ from infrabench_platforms.lab import shell
 from infrabench_platforms.lab.shell import Say, sh, state_dir
 
 SUITE = "trixie"
-SUITES = {"node12": "bookworm", "storage": "bookworm", "vm": "bookworm"}  # of kinds that are of another release
+SUITES = {"node12": "bookworm", "vm": "bookworm"}  # of kinds that are of another release
 COMPONENTS = "main contrib non-free"
 # Parts are folders beside this file, each with packages.txt and, where needed, overlay/ and setup.sh, applied in order.
 KINDS = {

@@ -21,6 +21,7 @@ PROGRAMS_OF = {
         "ceph-mon": "ceph-mon", "ceph-mgr": "ceph-mgr", "ceph-osd": "ceph-osd", "ceph": "ceph-common",
         "rbd": "ceph-common", "qemu-nbd": "qemu-utils",
     },
+    "raw": {"nbdkit": "nbdkit", "blockdev": "util-linux"},
 }  # fmt: skip
 DEVICES = {"/dev/fuse": "FUSE", "/dev/loop-control": "loop devices"}
 MODULES = {"/dev/fuse": "fuse", "/dev/loop-control": "loop"}  # whose devices they are

@@ -8,6 +8,8 @@ disks of one size, one memory limit for all processes together, and one amount o
 * ``zfs``: OpenZFS, a mirror with one zvol, by the kernel's module where there is one, else in user space. The lab's
   nodes have no module of their own: there the engine is Debian's libzpool with a plugin of ours for nbdkit, built into
   the image. A host of one's own without the module gets the plugin built when the system is made ready.
+* ``raw``: one disk without a storage system, served over NBD as the others are: what they cost is seen beside it. It
+  has no second copy, and so no rebuild.
 * ``ceph-vm``, ``zfs-vm``: the volume is a disk of a virtual machine, emulated by its store's node. ``ceph-vm`` is the
   cluster of `ceph`, its RBD image a disk of the guest by librbd in the emulator. ``zfs-vm`` is OpenZFS's kernel module
   in the guest, on two virtual disks, and the zvol as a device: the cross-check of `zfs` in user space, other code below
@@ -151,7 +153,7 @@ def _facts(spec: DeploySpec, machines: Machines, engine: Engine, told: Mapping[s
         "version": told["version"],
         "engine": told["engine"],
         "image": machines.facts.get("storage_image", ""),
-        "storage": "two sparse files of one disk, as loop devices with direct I/O",
+        "storage": f"{told['pool'].get('copies', 2)} sparse files of one disk, as loop devices with direct I/O",
         "network": "loopback",
         "limits": {
             "memory_bytes": spec.limits.memory_bytes,
@@ -197,7 +199,7 @@ def choose_zfs(site: Site, host: Host) -> Engine:
         said = built.stderr.decode("utf-8", "replace").strip()[-400:]
         raise NotRunnable(
             f"{host.name} has no ZFS module in its kernel, and the engine in user space cannot be built there; "
-            f"that takes {', '.join(TO_BUILD.values())} (OpenZFS 2.1): {said}"
+            f"that takes {', '.join(TO_BUILD.values())} (OpenZFS 2.3, as Debian 13 has it): {said}"
         )
     return Engine("zfs", USER_SPACE, options={"plugin": PLUGIN})
 
@@ -216,6 +218,7 @@ def _make_guest(name: str, module: str, qualifier: str, device: Callable[[Config
 FAMILY = {
     "ceph": StorageSystem("ceph", choose_ceph, NEEDS={"server": on_host.programs("ceph")}),
     "zfs": StorageSystem("zfs", choose_zfs, NEEDS={"server": {**on_host.programs("zfs"), **PACKAGES, **TO_BUILD}}),
+    "raw": StorageSystem("raw", lambda site, host: Engine("raw"), NEEDS={"server": on_host.programs("raw")}),
     "ceph-vm": _make_guest("ceph-vm", "ceph_vm", "client alone", ceph_vm.device),
     "zfs-vm": _make_guest("zfs-vm", "zfs_vm", "its engine too", zfs_vm.device),
 }

@@ -21,7 +21,7 @@ PODS = (
     "conductor",
 )  # fmt: skip
 # Profiles beyond the three that every study has.
-FURTHER = {"containers": {"brief", "load"}, "runtimes": {"forty"}, "storage": {"crosscheck"}}
+FURTHER = {"containers": {"brief", "load"}, "runtimes": {"forty"}, "storage": {"crosscheck", "long"}}
 POOLS = {"storage": 3}  # deployments of `quick` where six are too long: wide intervals, and the notebook says so
 
 
@@ -83,7 +83,7 @@ def test_the_containers_study_has_the_sizes_of_the_papers():
         ("containers", {"smoke": 5, "quick": 25, "brief": 7}),
         ("cnis", {"smoke": 5, "quick": 25}),
         ("runtimes", {"smoke": 5, "quick": 30}),
-        ("storage", {"smoke": 6, "quick": 40}),
+        ("storage", {"smoke": 6, "quick": 40, "long": 60}),
     ],
 )
 def test_profiles_are_as_long_as_they_may_be(name: str, minutes: dict[str, float]) -> None:

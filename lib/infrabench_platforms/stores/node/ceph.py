@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import time
 import uuid
@@ -25,17 +26,28 @@ from .ceph_cluster import scrub as scrub
 from .config import MODES, Config, StoreError
 
 CLIENT = "qemu-nbd"
+RELEASE = 18  # the first that has the options of `ceph_cluster`
 _IMAGE = f"{options.POOL}/{options.IMAGE}"
 UP_S, CLEAN_S, DOWN_S = 60.0, 90.0, 60.0
+OPTIONS_S = 15.0  # for OSDs to get options from the monitor
 GIVE_UP_S = 6
 MODE = "mode"  # in the run folder: how the volume is served now
 BEFORE = "recovered.json"  # bytes recovered before the disk that is replaced now was lost
 CACHE = {"default": "writeback", "strict": "none"}
+# What an OSD shares its disk out by. The capacity of disks of its class is Ceph's guess, unless an OSD, which measures
+# its disk when it is made, finds less than what it believes of such disks.
+SCHEDULER = (
+    "osd_op_queue",
+    "osd_mclock_profile",
+    "osd_mclock_max_capacity_iops_hdd",
+    "osd_mclock_max_capacity_iops_ssd",
+)
 AS_ROOT = ("--setuser", "root", "--setgroup", "root")
 
 
 def create(config: Config) -> None:
     """Make the cluster, its pool and its image on the two disks; return when all placement groups are clean."""
+    _check_release(config)
     fsid = str(uuid.uuid4())
     (config.home / "ceph.conf").write_text(options.cluster(config, fsid))
     for mode in MODES:
@@ -63,6 +75,14 @@ def create(config: Config) -> None:
         spread_primaries(cluster)
     size = f"{config.volume_bytes}B"
     run("rbd", "create", _IMAGE, "--size", size, "--image-feature", "layering", "--image-format", "2")
+
+
+def _check_release(config: Config) -> None:
+    """Raise `StoreError` for a release that knows other options: it would ignore those that are set here."""
+    told = _program(config)("ceph-osd", "--version")
+    found = re.search(r"^ceph version ((\d+)\.[\d.]+)", told)
+    if not found or int(found[2]) < RELEASE:
+        raise StoreError(f"Ceph {RELEASE} or newer is needed here, not {found[1] if found else told.strip()}")
 
 
 def destroy(config: Config) -> None:
@@ -120,13 +140,16 @@ def drop(config: Config) -> None:
 
 
 def throttle(config: Config, level: str) -> None:
-    """Set or remove the options that brake a rebuild; OSDs that come later get them too."""
+    """Set or remove the options that brake a rebuild; return when all OSDs have them. Those that come later do too."""
+    opened = level == "open"
     with connect(config) as cluster:
-        for name, value in options.OPEN.items():
-            if level == "open":
+        for name, value in options.OPEN.items() if opened else reversed(options.OPEN.items()):
+            if opened:
                 cluster.mon("config set", who="osd", name=name, value=value)
             else:
                 cluster.mon("config rm", who="osd", name=name)
+    # An OSD puts back what its scheduler does not take: then the throttle is not what it is called.
+    daemons.until(lambda: all(found == opened for found in _find_open_osds(config)), OPTIONS_S, f"throttle {level}")
 
 
 def fail(config: Config, disk: int) -> dict[str, Any]:
@@ -181,6 +204,21 @@ def corrupt(config: Config, copies: str) -> dict[str, Any]:
     told = damage.damage_files(config, (1,) if copies == "one" else (0, 1))
     daemon(config.run / f"{CLIENT}.asok", "config set", var="rados_osd_op_timeout", val=[str(GIVE_UP_S)])
     return told
+
+
+def _find_open_osds(config: Config) -> list[bool]:
+    """Return of each OSD that runs whether its throttle is open."""
+    return [
+        {key: _option(config, name, key) for key in options.OPEN} == options.OPEN
+        for name in _osds(config)
+        if daemons.alive(config, name)
+    ]
+
+
+def _option(config: Config, name: str, option: str) -> str:
+    """Return the value of an option that an OSD has now."""
+    told: dict[str, str] = daemon(config.run / f"{name}.asok", "config get", var=option)
+    return told[option]
 
 
 def _state(cluster: CephConnection) -> dict[str, Any]:
@@ -242,6 +280,7 @@ def facts(config: Config) -> dict[str, Any]:
         detail = cluster.mon("osd metadata")
         pool = cluster.mon("osd pool get", pool=options.POOL, var="all")
         flags = cluster.mon("osd dump")["flags"]
+        health = sorted(cluster.mon("health")["checks"])
     run = _program(config)
     image = json.loads(run("rbd", "info", _IMAGE, "--format", "json"))
     return {
@@ -259,7 +298,9 @@ def facts(config: Config) -> dict[str, Any]:
             "drop": "OSDs: cache drop; librbd: invalidated; RocksDB's block cache (metadata) stays",
             "client_gives_up": "after data was damaged: what no copy answers ends in an error; before that never",
             "throttle_default": "Ceph's own for this class of disk", "throttle_open": options.OPEN,
+            "scheduler": {name: {key: _option(config, name, key) for key in SCHEDULER} for name in _osds(config)},
             "freeze": options.FREEZE, "scrubs": options.SCRUBS, "discard": "on, asynchronous", "flags": flags,
+            "health": health,
         },
     }  # fmt: skip
 

@@ -39,20 +39,18 @@ FREEZE = {
     "mon": {"mon_mgr_beacon_grace": max(30, min(DAY_S, int(time.monotonic()) - 60)), "mon_osd_report_timeout": DAY_S},
     # Also how long a replica lets its primary answer reads without asking again: else that is to be renewed first.
     "global": {"osd_heartbeat_grace": DAY_S, "auth_service_ticket_ttl": 7 * DAY_S, "auth_mon_ticket_ttl": 7 * DAY_S},
-    "osd": {
-        "osd_op_thread_timeout": DAY_S, "osd_op_thread_suicide_timeout": DAY_S,
-        "osd_command_thread_timeout": DAY_S, "osd_command_thread_suicide_timeout": DAY_S,
-    },
+    "osd": {"osd_op_thread_timeout": DAY_S, "osd_op_thread_suicide_timeout": DAY_S},
 }  # fmt: skip
 # Nothing scrubs by itself in the middle of a measurement; scrubs that are asked for begin at once.
 SCRUBS = {
     "osd_scrub_min_interval": NEVER_S, "osd_scrub_max_interval": NEVER_S, "osd_deep_scrub_interval": NEVER_S,
     "osd_scrub_backoff_ratio": 0, "osd_max_scrubs": 4,
 }  # fmt: skip
-# Rebuilds without the brakes that disks with heads get: no rest between objects, several placement groups at once.
+# Rebuilds with as few brakes as the OSD's scheduler (mClock) can have: its profile for them, and several placement
+# groups and objects at once, which it takes only when it was told so first. (It rests between no objects by itself.)
 OPEN = {
-    "osd_recovery_sleep": "0", "osd_recovery_sleep_hdd": "0", "osd_recovery_sleep_ssd": "0", "osd_max_backfills": "8",
-    "osd_recovery_max_active": "8",
+    "osd_mclock_override_recovery_settings": "true", "osd_mclock_profile": "high_recovery_ops",
+    "osd_max_backfills": "8", "osd_recovery_max_active": "8",
 }  # fmt: skip
 ANSWER_S = 90  # a monitor commits to its disk first, and other work may have much to write there
 # A placement group with an object of which no copy can be read is not scrubbed any more; it waits for a copy for ever.
@@ -95,7 +93,7 @@ def cluster(config: Config, fsid: str) -> str:
         "osd": {
             "osd_data": home / "osd.$id", "admin_socket": config.run / "$name.asok", "osd_objectstore": "bluestore",
             "bluestore_cache_autotune": "false", "bluestore_cache_size": config.cache_bytes // config.copies,
-            "bdev_enable_discard": "true", "bdev_async_discard": "true", **SCRUBS, **FREEZE["osd"],
+            "bdev_enable_discard": "true", "bdev_async_discard_threads": 1, **SCRUBS, **FREEZE["osd"],
         },
     })  # fmt: skip
 

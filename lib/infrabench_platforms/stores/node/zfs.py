@@ -175,7 +175,7 @@ def facts(config: Config) -> dict[str, Any]:
             "cache_bytes": told["cache"]["most_B"], "dirty_bytes": told["dirty_most_B"], "autotrim": told["autotrim"],
             "sync": zpool.SYNC_EFFECT,
             "drop": "all written, buffers and ARC emptied",
-            **zpool.THROTTLE_EFFECT,
+            **zpool.THROTTLE_EFFECT, "throttle_by": "open: their reads are queued as those of clients, ten at a time",
             "assertions": "on, as Debian builds the library: slower than the kernel's module",
         },
     }  # fmt: skip
@@ -269,7 +269,8 @@ def progress(status: Mapping[str, Any], copies: int) -> dict[str, Any]:
     resilver = None
     if scan is not None and scan["kind"] == "resilver":
         runs = scan["state"] == "scanning"
-        resilver = runs, scan["processed_B"], max(0, scan["all_B"] - scan["issued_B"]) if runs else 0
+        left = scan["all_B"] - scan["skipped_B"] - scan["issued_B"]
+        resilver = runs, scan["processed_B"], max(0, left) if runs else 0
     online = len(disks) == copies and all(disk["state"] == "online" for disk in disks)
     errors = 0
     for disk in disks:  # what a read ahead met is mended as well, but only counted as mended bytes

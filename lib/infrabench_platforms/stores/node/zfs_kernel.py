@@ -31,10 +31,11 @@ BEFORE = "parameters.json"  # in the home: what parameters were before they were
 STAYING = ("z_null", "z_rd", "z_wr", "z_fr", "z_cl", "z_ioctl", "z_trim", "txg_", "dp_sync", "arc_evict", "dbu_evict")
 COMING = ("zvol", "dp_zil", "spl_", "arc_prune", "arc_reap", "z_metaslab", "z_upgrade", "z_zrele", "z_prefetch")
 # Requests of scrub and resilver in flight to a disk; how much they make way for others; bytes in flight: see zfs(4).
+# The last is what a module of 2.1.12 or newer has by itself; `choose_brakes` gives an older one its own.
 THROTTLE = {
     "default": {
         "zfs_vdev_scrub_min_active": 1, "zfs_vdev_scrub_max_active": 3, "zfs_vdev_nia_credit": 5,
-        "zfs_vdev_nia_delay": 5, "zfs_scan_vdev_limit": 4 << 20,
+        "zfs_vdev_nia_delay": 5, "zfs_scan_vdev_limit": 16 << 20,
     },
     "open": {
         "zfs_vdev_scrub_min_active": 10, "zfs_vdev_scrub_max_active": 10, "zfs_vdev_nia_credit": 10,
@@ -48,7 +49,7 @@ def create(config: Config) -> None:
     load()
     tune(config, {
         "zfs_arc_max": config.cache_bytes, "zfs_dirty_data_max": config.memory_bytes * DIRTY // 100,
-        **THROTTLE["default"],
+        **choose_brakes("default"),
     })  # fmt: skip
     two = [str(disks.device(config, disk)) for disk in range(config.copies)]
     run(
@@ -117,7 +118,7 @@ def drop(config: Config) -> None:
 
 def throttle(config: Config, level: str) -> None:
     """Let scrub and resilver make way for other requests (``default``), or not (``open``)."""
-    tune(config, THROTTLE[level])
+    tune(config, choose_brakes(level))
 
 
 def fail(config: Config, disk: int) -> dict[str, Any]:
@@ -294,6 +295,13 @@ def is_loaded() -> bool:
 def version() -> str:
     """Return the version of the module that is loaded."""
     return (PARAMETERS.parent / "version").read_text().strip()
+
+
+def choose_brakes(level: str) -> dict[str, int]:
+    """Return the parameters of a throttle, for the module that is loaded."""
+    release = tuple(int(number) for number in version().split("-")[0].split(".")[:3])
+    own_limit = {"zfs_scan_vdev_limit": 4 << 20} if level == "default" and release < (2, 1, 12) else {}
+    return THROTTLE[level] | own_limit
 
 
 def tune(config: Config, values: Mapping[str, int]) -> None:

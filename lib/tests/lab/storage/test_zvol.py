@@ -53,6 +53,7 @@ def test_the_pool_is_made_within_seconds_and_says_what_it_is(run: Run) -> None:
     assert told["served_s"] < 5
     facts, usage = told["facts"], told["usage"]
     version = facts["version"].split("-")[0]
+    assert version.startswith("2.3.")
     assert facts["engine"] == f"OpenZFS {version} engine in user space (libzpool), zvol served over NBD"
     assert facts["pool"]["volume_bytes"] == CONFIG.volume_bytes
     assert facts["pool"]["cache_bytes"] == CONFIG.cache_bytes
@@ -123,6 +124,13 @@ def test_a_lost_disk_is_replaced(run: Run) -> None:
     assert told["clean"]
     assert told["ended"]
     assert set(told["disks"].values()) == {"online"}
+
+
+def test_with_an_open_throttle_reads_of_a_scrub_make_no_way_for_others(run: Run) -> None:
+    told = run("throttle")
+    default, opened, after = told["counts"]
+    assert (default, after) == (0, 0)
+    assert opened >= told["scrubbed_B"] / told["block_B"]  # a read for each block of data, on each disk
 
 
 def test_a_resilver_goes_on_after_a_kill(run: Run) -> None:

@@ -249,6 +249,18 @@ def resilver():
     }  # fmt: skip
 
 
+def throttle():
+    """Scrubs as the engine does by itself and with an open throttle: how many of their reads made no way for others."""
+    filled(AREA)
+    counts = []
+    for level in ("default", "open", "default"):
+        verb("throttle", level)
+        before = zfs.ask(CONFIG, "status")["let_through"]
+        scrub = verb("scrub", "deep")
+        counts.append(scrub["raw"]["let_through"] - before)
+    return {"counts": counts, "scrubbed_B": scrub["examined_B"], "block_B": scrub["raw"]["volume"]["block_B"]}
+
+
 def resilver_killed():
     """SIGKILL in the middle of a resilver: it goes on and comes to its end."""
     before = filled(AREA)
@@ -449,8 +461,8 @@ def made():
 
 
 COURSES = (
-    crash, always, freed_in_log, verify, garbage, both, resilver, resilver_killed, dropped, label, trim, frozen,
-    refused, connections, others, made,
+    crash, always, freed_in_log, verify, garbage, both, resilver, throttle, resilver_killed, dropped, label, trim,
+    frozen, refused, connections, others, made,
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -46,7 +46,10 @@ def test_every_cell_names_metrics_and_scenarios_that_the_study_has(name: str) ->
         assert any(case.workload == each.workload and each.is_at(case.scenario) for case in cases), each
         assert set(each.systems) <= set(study.systems)
         assert name != "runtimes" or (str(each.pods) in each.row.scenario) == bool(each.pods)
-    assert len(pairs) == (4 if name == "runtimes" else 0)
+    assert len(pairs) == {"runtimes": 4, "storage": 2}.get(name, 0)
+    for pair in pairs:
+        for each in (pair.above, pair.below):
+            assert any(case.workload == each.workload and each.is_at(case.scenario) for case in cases), pair
 
 
 def told_of(shown: analysis.Shown, begins: str) -> list[dict[str, str]]:

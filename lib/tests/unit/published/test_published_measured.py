@@ -51,7 +51,9 @@ def test_ratios_of_two_cells_are_those_of_the_study_alone(tmp_path: Path, contai
     assert compare_published(containers)["printed"].isna().all()
     assert "kata, 40 containers / containerd, 10 containers" in ib.published(found).text
     stores = results_of(storage_fixtures.write_session(tmp_path / "z"), tmp_path / "out")
-    assert set(compare_published(stores)["system"]) == {"ceph"}
+    rows = compare_published(stores)
+    assert set(rows.loc[rows["printed"].isna(), "system"]) == {"ceph"}
+    assert set(rows["printed"].dropna()) == {f"{each}, 40 GB used / {each}, 20 GB used" for each in ("ceph", "zfs")}
 
 
 def test_the_papers_metrics_have_a_verdict_or_a_reason(containers: Results) -> None:

@@ -150,6 +150,90 @@ def test_totals_are_of_our_pool_alone():
     }  # fmt: skip
 
 
+def test_a_release_that_has_other_options_is_refused(monkeypatch):
+    said = "ceph version 16.2.15 (618f440892089921c3e944a991122ddc44e60516) pacific (stable)\n"
+    monkeypatch.setattr(ceph.daemons, "run", lambda argv, **_: said)
+    with pytest.raises(StoreError, match=r"Ceph 18 or newer is needed here, not 16\.2\.15"):
+        ceph.create(CONFIG)
+
+
+class Captured(Cluster):
+    """Answers as Ceph 18.2.7 did: of a pool of 106 objects that is whole, damaged on one disk, without one, on both."""
+
+    def __init__(self, name: str) -> None:
+        self.told = json.loads((Path(__file__).with_name("ceph_reef") / f"{name}.json").read_text())
+
+    def mon(self, prefix: str, **words: Any) -> Any:
+        assert prefix == "osd lspools"
+        return self.told["lspools"]
+
+    def mgr(self, prefix: str, **words: Any) -> Any:
+        assert prefix == "pg dump"
+        (what,) = words["dumpcontents"]
+        return self.told[what]
+
+
+@pytest.mark.parametrize(
+    ("name", "states", "degraded", "left", "stored", "errors"),
+    [
+        ("clean", {"active+clean": 16}, 0, 0, 807206982, 0),
+        ("damaged", {"active+clean": 13, "active+clean+inconsistent": 3}, 0, 0, 807206982, 4),
+        ("lost", {"active+undersized+degraded": 16}, 106, 403894307, 403603491, 0),
+        ("both", {"active+clean": 14, "active+clean+inconsistent+failed_repair": 2}, 0, 0, 807206982, 4),
+    ],
+)
+def test_what_a_real_cluster_says_of_its_pool(name, states, degraded, left, stored, errors):
+    found = ceph_cluster.totals(Captured(name))
+    assert (found["states"], found["objects"], found["degraded"]) == (states, 106, degraded)
+    assert (found["left_B"], found["stored_B"], found["errors"], found["unfound"]) == (left, stored, errors, 0)
+    assert all(map(ceph_cluster.is_clean, states)) is (name != "lost")
+    assert ceph_cluster.serves_alone(states) is (name == "lost")
+
+
+def test_what_a_real_cluster_lists_of_damage(monkeypatch):
+    counts = {}
+    for name in ("clean", "damaged", "both"):
+        cluster = Captured(name)
+        listed = {group: answer["inconsistents"] for group, answer in cluster.told.get("inconsistent", {}).items()}
+        speaking(cluster, monkeypatch, listed)
+        found = ceph_cluster._inconsistent(CONFIG, cluster)
+        objects = [each for group in found.values() for each in group]
+        counts[name] = len(objects), sum(map(ceph_cluster._count_unrecoverable, found.values()))
+    assert counts == {"clean": (0, 0), "damaged": (4, 0), "both": (2, 2)}
+
+
+def test_a_throttle_is_open_when_every_osd_has_its_options(monkeypatch):
+    """An OSD takes the numbers only where it was told before that it is to take them; else it forgets them."""
+    kept: dict[str, str] = {}
+    usual = {"osd_mclock_profile": "balanced", "osd_max_backfills": "1"}
+    sent: list[str] = []
+
+    class Monitor:
+        def mon(self, prefix: str, who: str, name: str, value: str = "") -> None:
+            sent.append(f"{prefix} {name}")
+            if prefix == "config set":
+                kept[name] = value
+            else:
+                del kept[name]
+
+    @contextmanager
+    def connected(config: Config):
+        yield Monitor()
+
+    monkeypatch.setattr(ceph, "connect", connected)
+    monkeypatch.setattr(ceph, "OPTIONS_S", 0.0)
+    monkeypatch.setattr(ceph.daemons, "alive", lambda config, name: 7 if name == "osd.0" else None)
+    answers = lambda path, prefix, var: {var: kept.get(var, usual.get(var, "0"))}  # noqa: E731
+    monkeypatch.setattr(ceph, "daemon", answers)
+    ceph.throttle(CONFIG, "open")
+    assert sent[0] == "config set osd_mclock_override_recovery_settings"
+    ceph.throttle(CONFIG, "default")
+    assert sent[-1] == "config rm osd_mclock_override_recovery_settings"
+    monkeypatch.setattr(ceph, "daemon", lambda path, prefix, var: {var: usual.get(var, "0")})
+    with pytest.raises(StoreError, match="throttle open: not within"):
+        ceph.throttle(CONFIG, "open")
+
+
 def test_a_scrub_has_ended_when_every_placement_group_had_its_own(monkeypatch):
     cluster = Cluster(
         [group("1.0"), group("2.0"), group("2.1")],

@@ -32,8 +32,8 @@ NO_REBUILD = {**status("resilver")["scan"], "kind": "scrub"}
     [
         (status("new"), (True, None, None)),
         (status("degraded"), (False, None, None)),
-        (status("resilver"), (False, 88727552, 135507968 - 92233728)),
-        (status("replaced"), (True, 136728576, 0)),
+        (status("resilver"), (False, 46493696, 135450624 - 159744 - 63143936)),
+        (status("replaced"), (True, 136249344, 0)),
         (status("lost"), (True, None, None)),
         (status("resilver") | {"scan": status("replaced")["scan"]}, (False, None, None)),  # that of before has ended
         (status("new") | {"scan": NO_REBUILD}, (True, None, None)),
@@ -55,7 +55,7 @@ def test_errors_are_those_of_the_disks_and_of_what_is_lost() -> None:
     found = status("lost")
     found["vdevs"]["children"][0]["children"][0] |= {"checksum_errors": 3, "healed_B": 4 * 16384 - 1, "read_errors": 2}
     found["vdevs"]["children"][0]["children"][1] |= {"checksum_errors": 7, "healed_B": 16384, "write_errors": 1}
-    assert zfs.progress(found, 2)["detail"]["errors"] == (4 + 2) + (7 + 1) + 4
+    assert zfs.progress(found, 2)["detail"]["errors"] == (4 + 2) + (7 + 1) + 2
     assert zfs.checksum_errors(found) == 10
 
 
@@ -141,6 +141,21 @@ def test_parameters_go_back_to_what_they_were_first(config):
 
 def test_both_levels_set_the_same_parameters():
     assert set(zfs_kernel.THROTTLE["default"]) == set(zfs_kernel.THROTTLE["open"])
+
+
+@pytest.mark.parametrize(
+    ("version", "level", "mib"),
+    [
+        ("2.1.11-1", "default", 4),
+        ("2.1.12-1", "default", 16),
+        ("2.3.9-0+deb13u1", "default", 16),
+        ("2.1.11-1", "open", 16),
+    ],
+)
+def test_a_module_has_the_limit_of_its_release(config, version, level, mib):
+    (zfs_kernel.PARAMETERS.parent / "version").write_text(f"{version}\n")
+    assert zfs_kernel.choose_brakes(level)["zfs_scan_vdev_limit"] == mib * MIB
+    assert set(zfs_kernel.choose_brakes(level)) == set(zfs_kernel.THROTTLE["open"])
 
 
 def test_a_kernel_without_the_module_is_refused(config, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
-/* For programs that use libnbd: no structured replies. qemu-nbd 7.2 ends the connection of a client that asked for them
- * when a read fails, instead of answering with the error; everything after that fails too. Preloaded into nbdfuse. */
+/* For programs that use libnbd: no structured replies. qemu-nbd (7.2 and 10.0) ends the connection of a client that asked
+ * for them when a read fails, instead of answering with the error; everything after that fails too. Preloaded into
+ * nbdfuse. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Build the nbdkit plugin that serves a volume of an OpenZFS pool (libzpool). $1: the file to make
 # (default /usr/local/lib/infrabench/nbdkit-zvol-plugin.so).
-# Needs gcc, libc6-dev, libzfslinux-dev and nbdkit-plugin-dev; uses no network. libzpool is built with its assertions
-# on, which changes the layout of structures: DEBUG and ZFS_DEBUG have to be defined as they were there.
+# Needs gcc, libc6-dev, libzfslinux-dev (OpenZFS 2.3) and nbdkit-plugin-dev; uses no network. libzpool is built with
+# its assertions on, which changes the layout of structures: DEBUG and ZFS_DEBUG have to be defined as they were there.
 set -eu
 FROM=$(dirname "$(readlink -f "$0")")
 TO=${1:-/usr/local/lib/infrabench/nbdkit-zvol-plugin.so}

@@ -20,6 +20,8 @@ struct open_pool {
     char name[64], volume[128]; /* NAME and NAME/volume */
     spa_t *spa;
     volatile bool open; /* the throttle of scrub and resilver is */
+    volatile bool queued; /* a request to a disk has come through our `vdev_queue_io` */
+    uint64_t let_through; /* reads of scrub and resilver that did not make way for others */
 };
 
 struct open_volume {

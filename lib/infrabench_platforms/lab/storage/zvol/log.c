@@ -65,15 +65,16 @@ static int write_again(lr_write_t *write) {
         return EINVAL;
     dmu_tx_t *tx = dmu_tx_create(volume.os);
     dmu_tx_hold_write_by_dnode(tx, volume.data, write->lr_offset, (int)write->lr_length);
-    int error = dmu_tx_assign(tx, TXG_WAIT);
+    int error = dmu_tx_assign(tx, DMU_TX_WAIT);
     if (error) {
         dmu_tx_abort(tx);
         return error;
     }
-    dmu_write_by_dnode(volume.data, write->lr_offset, write->lr_length, write + 1, tx);
-    (void)zil_replaying(dmu_objset_zil(volume.os), tx); /* remembers how far the replay has come */
+    error = dmu_write_by_dnode(volume.data, write->lr_offset, write->lr_length, write + 1, tx);
+    if (!error)
+        (void)zil_replaying(dmu_objset_zil(volume.os), tx); /* remembers how far the replay has come */
     dmu_tx_commit(tx);
-    return 0;
+    return error;
 }
 
 static int free_again(lr_truncate_t *freed) {
@@ -84,7 +85,7 @@ static int free_again(lr_truncate_t *freed) {
         return error;
     dmu_tx_t *tx = dmu_tx_create(volume.os);
     dmu_tx_mark_netfree(tx);
-    error = dmu_tx_assign(tx, TXG_WAIT);
+    error = dmu_tx_assign(tx, DMU_TX_WAIT);
     if (error) {
         dmu_tx_abort(tx);
         return error;

@@ -1,6 +1,7 @@
 /* The pool: made or imported when the process starts, exported when it ends, and what may happen to its disks. */
 #include "inside.h"
 
+#include <dlfcn.h>
 #include <libzutil.h>
 #include <sys/prctl.h>
 #include <sys/arc_impl.h>
@@ -8,21 +9,16 @@
 #include <sys/dsl_scan.h>
 #include <sys/spa_impl.h>
 #include <sys/vdev.h>
+#include <sys/vdev_impl.h>
+#include <sys/zio.h>
 #include <zfeature_common.h>
 
 #define ASHIFT 12 /* sectors of 4 KiB */
 #define NO_FILE "/nonexistent/zpool.cache" /* pools are found by their labels; no list of them is kept */
 
-/* Tunables of scrub and resilver (zfs(4)), which no header declares: requests in flight to a disk, at least and at
- * most; how much they make way for others; bytes in flight. `pool_throttle` knows their defaults.
- */
-#define OPEN_ACTIVE 10
-extern uint32_t zfs_vdev_scrub_min_active, zfs_vdev_scrub_max_active;
-extern uint_t zfs_vdev_nia_delay, zfs_vdev_nia_credit;
-extern unsigned long zfs_scan_vdev_limit;
-
 struct open_pool pool;
 static char holder[] = "pool";
+static zio_t *(*queue)(zio_t *); /* the library's own, see `vdev_queue_io` */
 
 int failing(struct text *why, const char *what, int error) {
     text_add(why, "%s: %s", what, error == ECKSUM ? "checksum error" : strerror(error));
@@ -41,8 +37,9 @@ static nvlist_t *described(const char *path) {
 
 static nvlist_t *root(nvlist_t *child) {
     nvlist_t *tree = fnvlist_alloc();
+    const nvlist_t *const children[] = {child};
     fnvlist_add_string(tree, ZPOOL_CONFIG_TYPE, VDEV_TYPE_ROOT);
-    fnvlist_add_nvlist_array(tree, ZPOOL_CONFIG_CHILDREN, &child, 1);
+    fnvlist_add_nvlist_array(tree, ZPOOL_CONFIG_CHILDREN, children, 1);
     nvlist_free(child);
     return tree;
 }
@@ -56,7 +53,7 @@ static nvlist_t *layout(const struct engine_options *options) {
     nvlist_t *mirror = fnvlist_alloc();
     fnvlist_add_string(mirror, ZPOOL_CONFIG_TYPE, VDEV_TYPE_MIRROR);
     fnvlist_add_uint64(mirror, ZPOOL_CONFIG_IS_LOG, 0);
-    fnvlist_add_nvlist_array(mirror, ZPOOL_CONFIG_CHILDREN, disks, (uint_t)options->count);
+    fnvlist_add_nvlist_array(mirror, ZPOOL_CONFIG_CHILDREN, (const nvlist_t *const *)disks, (uint_t)options->count);
     for (int i = 0; i < options->count; i++)
         nvlist_free(disks[i]);
     return root(mirror);
@@ -83,8 +80,9 @@ static int import(const struct engine_options *options, struct text *why) {
         .path = (char **)options->disks, .paths = options->count, .poolname = pool.name, .can_be_active = B_TRUE,
         .scan = B_TRUE
     };
+    libpc_handle_t finder = {.lpc_ops = &libzpool_config_ops};
     setenv("ZFS_VDEV_DEVID_OPT_OUT", "YES", 1); /* else it waits seconds for a udevd to name each disk (zpool(8)) */
-    int error = zpool_find_config(NULL, pool.name, &config, &search, &libzpool_config_ops);
+    int error = zpool_find_config(&finder, pool.name, &config, &search);
     if (error)
         return failing(why, "no pool of that name on these disks", error);
     error = spa_import(pool.name, config, NULL, ZFS_IMPORT_NORMAL);
@@ -105,6 +103,9 @@ int engine_start(const struct engine_options *options, struct text *why) {
     snprintf(pool.name, sizeof pool.name, "%s", options->pool);
     snprintf(pool.volume, sizeof pool.volume, "%s/%s", options->pool, VOLUME);
     tune(options);
+    queue = (zio_t * (*)(zio_t *)) dlsym(RTLD_NEXT, "vdev_queue_io");
+    if (!queue)
+        return failing(why, "the library has no queue of its disks", ENOTSUP);
     kernel_init(SPA_MODE_READ | SPA_MODE_WRITE);
     prctl(PR_SET_PDEATHSIG, 0); /* nbdkit in the foreground ends with its parent; ours is a verb that ends at once */
     arc_tuning_update(B_TRUE); /* without it zfs_arc_max is not looked at */
@@ -160,15 +161,28 @@ int pool_scrub(bool start, struct text *why) {
     return error ? failing(why, start ? "no scrub begins" : "no scrub ends", error) : 0;
 }
 
+/* The library asks `vdev_queue_io` below for each request to a disk; else this would change nothing, unnoticed. */
 int pool_throttle(bool open, struct text *why) {
-    (void)why;
-    zfs_vdev_scrub_min_active = open ? OPEN_ACTIVE : 1;
-    zfs_vdev_scrub_max_active = open ? OPEN_ACTIVE : 3;
-    zfs_vdev_nia_credit = open ? OPEN_ACTIVE : 5;
-    zfs_vdev_nia_delay = open ? 0 : 5;
-    zfs_scan_vdev_limit = open ? 16ul << 20 : 4ul << 20;
+    if (!pool.queued)
+        return failing(why, "the queue of the disks is not ours to change", ENOTSUP);
     pool.open = open;
     return 0;
+}
+
+/* In front of the library's function of this name, which puts a request into the queue of its disk. What the kernel's
+ * module has as tunables of scrub and resilver (zfs(4)) are constants in this library: reads of a scan have a class of
+ * their own, of which one is in flight beside other requests, and at most three. With an open throttle they are put
+ * among the reads that somebody waits for, of which ten are in flight.
+ */
+__attribute__((visibility("default"))) zio_t *vdev_queue_io(zio_t *request) {
+    if (!pool.queued)
+        pool.queued = true;
+    if (pool.open && request->io_type == ZIO_TYPE_READ && request->io_priority == ZIO_PRIORITY_SCRUB &&
+        !(request->io_flags & ZIO_FLAG_DONT_QUEUE)) {
+        request->io_priority = ZIO_PRIORITY_SYNC_READ;
+        atomic_inc_64(&pool.let_through);
+    }
+    return queue(request);
 }
 
 static void collect(nvlist_t *tree, nvlist_t *guids) {

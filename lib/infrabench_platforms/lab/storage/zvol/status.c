@@ -10,8 +10,8 @@
 static const char *const vdev_states[] = {
     "unknown", "closed", "offline", "removed", "cannot-open", "faulted", "degraded", "online"
 };
-static const char *const scan_states[] = {"none", "scanning", "finished", "canceled"};
-static const char *const scan_kinds[] = {"none", "scrub", "resilver"};
+static const char *const scan_states[] = {"none", "scanning", "finished", "canceled", "errorscrubbing"};
+static const char *const scan_kinds[] = {"none", "scrub", "resilver", "errorscrub"};
 static const char *const trim_states[] = {"none", "active", "canceled", "suspended", "complete"};
 
 #define NAMED(names, index) ((index) < sizeof(names) / sizeof *(names) ? (names)[index] : "unknown")
@@ -32,7 +32,7 @@ static bool add_vdev(struct text *json, nvlist_t *disk) {
     nvlist_t **children;
     uint_t count = 0;
     const char *type = fnvlist_lookup_string(disk, ZPOOL_CONFIG_TYPE);
-    char *path;
+    const char *path;
     if (!statistics(disk, &stat))
         return false;
     text_add(json, "{\"type\": ");
@@ -82,7 +82,7 @@ static bool add_scan(struct text *json, nvlist_t *tree) {
     text_add(json, ", \"begun_s\": %llu, \"ended_s\": %llu", (ULL)scan.pss_start_time, (ULL)scan.pss_end_time);
     text_add(json, ", \"all_B\": %llu, \"examined_B\": %llu, \"issued_B\": %llu, \"processed_B\": %llu",
         (ULL)scan.pss_to_examine, (ULL)scan.pss_examined, (ULL)scan.pss_issued, (ULL)scan.pss_processed);
-    text_add(json, ", \"errors\": %llu}", (ULL)scan.pss_errors);
+    text_add(json, ", \"skipped_B\": %llu, \"errors\": %llu}", (ULL)scan.pss_skipped, (ULL)scan.pss_errors);
     return true;
 }
 
@@ -112,8 +112,9 @@ int told_status(struct text *json, nvlist_t *config, struct text *why) {
         nvlist_exists(config, ZPOOL_CONFIG_SUSPENDED) ? "true" : "false", (ULL)errors);
     text_add(json, ", \"autotrim\": %s, \"cache\": {\"most_B\": %llu, \"least_B\": %llu, \"target_B\": %llu",
         autotrim == SPA_AUTOTRIM_ON ? "true" : "false", (ULL)arc_c_max, (ULL)arc_c_min, (ULL)arc_c);
-    text_add(json, ", \"held_B\": %llu}, \"dirty_most_B\": %lu, \"throttle\": \"%s\", \"scan\": ",
-        (ULL)aggsum_value(&arc_sums.arcstat_size), zfs_dirty_data_max, pool.open ? "open" : "default");
+    text_add(json, ", \"held_B\": %llu}, \"dirty_most_B\": %llu, \"throttle\": \"%s\"",
+        (ULL)aggsum_value(&arc_sums.arcstat_size), (ULL)zfs_dirty_data_max, pool.open ? "open" : "default");
+    text_add(json, ", \"let_through\": %llu, \"scan\": ", (ULL)pool.let_through);
     if (!add_scan(json, tree))
         return failing(why, "the pool's scan has other statistics than this plugin was built for", EPROTO);
     text_add(json, ", \"volume\": ");

@@ -69,7 +69,7 @@ int volume_open(struct text *why) {
         dmu_objset_disown(volume.os, B_TRUE, holder);
         return error;
     }
-    volume.log = zil_open(volume.os, log_read);
+    volume.log = zil_open(volume.os, log_read, NULL);
     return 0;
 }
 
@@ -113,15 +113,16 @@ int volume_read(void *data, uint64_t size, uint64_t offset) {
 static int write_piece(const char *data, uint64_t size, uint64_t offset, bool now) {
     dmu_tx_t *tx = dmu_tx_create(volume.os);
     dmu_tx_hold_write_by_dnode(tx, volume.data, offset, (int)size);
-    int error = dmu_tx_assign(tx, TXG_WAIT); /* also waits where more is dirty than may be */
+    int error = dmu_tx_assign(tx, DMU_TX_WAIT); /* also waits where more is dirty than may be */
     if (error) {
         dmu_tx_abort(tx);
         return error;
     }
-    dmu_write_by_dnode(volume.data, offset, size, data, tx);
-    log_write(tx, offset, size, data, now);
+    error = dmu_write_by_dnode(volume.data, offset, size, data, tx);
+    if (!error)
+        log_write(tx, offset, size, data, now);
     dmu_tx_commit(tx);
-    return 0;
+    return error;
 }
 
 int volume_write(const void *data, uint64_t size, uint64_t offset, bool now) {
@@ -155,7 +156,7 @@ int volume_free(uint64_t size, uint64_t offset, bool now, uint64_t *first, uint6
     zfs_locked_range_t *range = enter(*first, *last - *first, RL_WRITER);
     dmu_tx_t *tx = dmu_tx_create(volume.os);
     dmu_tx_mark_netfree(tx); /* a full pool must still be able to free */
-    int error = dmu_tx_assign(tx, TXG_WAIT);
+    int error = dmu_tx_assign(tx, DMU_TX_WAIT);
     if (error) {
         dmu_tx_abort(tx);
     } else {
