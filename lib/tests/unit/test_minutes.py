@@ -275,7 +275,7 @@ def test_first_blocks_are_as_many_as_leave_a_third_of_the_time() -> None:
     counts = {minutes: session.request(study, profile="quick", minutes=minutes).blocks for minutes in (60, 12)}
     assert counts[60] == FIRST_BLOCKS
     assert 10 <= counts[12] < FIRST_BLOCKS
-    with pytest.raises(DesignError, match=r"10 blocks of 9 cases on 4 systems take about . minutes, and 5 have"):
+    with pytest.raises(DesignError, match=r"10 blocks of 10 cases on 4 systems take about . minutes, and 5 have"):
         session.request(study, profile="quick", minutes=5)
     with pytest.raises(DesignError, match=r"runs are the first blocks of every case, .* at least 10, not 2"):
         session.request(study, profile="quick", minutes=60, runs=2)
