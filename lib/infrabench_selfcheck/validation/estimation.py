@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from infrabench.experiment.design.design import FIRST_BLOCKS
-from infrabench.stats import dependence, intervals, pairwise, planning, stopping
+from infrabench.stats import dependence, intervals, knee, pairwise, planning, stopping
 from infrabench.stats.diagnostics import bimodal as is_bimodal
 from infrabench_selfcheck.validation.check import (
     Allowed,
@@ -27,6 +27,7 @@ from infrabench_selfcheck.validation.generators import (
     Array,
     Drifting,
     Generate,
+    PairedSamples,
     Shape,
     ar1,
     bimodal,
@@ -37,6 +38,7 @@ from infrabench_selfcheck.validation.generators import (
     normal,
     pair,
     sample,
+    swept,
     trend,
     with_outliers,
 )
@@ -48,6 +50,8 @@ N = 30
 SHARED_SD = 0.01  # of log ratios
 SHARED_MARGIN = 1.0  # in standard deviations: about 22 blocks are enough for normal ones
 SHORT = at_least(0.925)
+RATES = (250.0, 500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0)  # as in the profile `load`
+MOST = 3000.0  # that the queues of V29 answer in a second
 
 
 def covers(interval: intervals.Interval, truth: float | Array) -> NDArray[np.bool_]:
@@ -141,6 +145,13 @@ def _drifted(
     return case(f"log ratios {data}", generate, ("interval at the end covers", procedure, allowed))
 
 
+def _sustained(data: PairedSamples) -> NDArray[np.bool_]:
+    """Whether the interval of the ratio of the rates at one latency holds 1, which is the truth of equal systems."""
+    limit = knee.TIMES / (MOST - RATES[0])
+    rates = [knee.crossing(np.array(RATES), times, limit) for times in data]
+    return covers(pairwise.paired_fieller(*rates), 1.0)
+
+
 STOPPED = (
     *(normal(100, 100 * cov)._replace(name=f"normal CoV {100 * cov:g} %") for cov in (0.03, 0.05)),
     bimodal(0.2, 15.0, at=100, sd=1),
@@ -183,6 +194,10 @@ CHECKS = (
         _drifted("the machine walks by 1 sd a block", drifting(60, machine="walk"), SHORT),
         _drifted("the ratio drifts by 1 sd", drifting(60, ratio="line"), SHORT),
         _drifted("the ratio walks by 0.1 sd a block", drifting(60, ratio="walk"), SHORT),
+    )),
+    Check("V29", "rates that two equal queues sustain at one latency", (
+        case(f"M/M/1, {len(RATES)} rates, n = {N}", swept(RATES, MOST, N),
+             ("Fieller, paired", _sustained, at_least(0.93)), full=4_000),
     )),
     Check("V14", "flag of serial dependence: Ljung-Box at lag 1 or Kendall's trend, p < 0.01", tuple(
         case(f"{data}, n = {N}", generate, ("flagged dependent", dependence.dependent, allowed))

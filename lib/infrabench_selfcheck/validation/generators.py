@@ -52,6 +52,12 @@ class PairedSamples(NamedTuple):
     y: Array
 
 
+def queue_times(rates: Array, most: Array) -> Array:
+    """Return mean times of a queue M/M/1 that answers `most` a second, at offered rates; 1 s where it cannot follow."""
+    spare = most[..., None] - rates
+    return np.where(spare > 1, 1 / np.maximum(spare, 1), 1.0)
+
+
 def normal(mean: float = 0.0, sd: float = 1.0) -> Shape:
     """Return a normal shape."""
     return Shape("normal", lambda rng, size: rng.normal(mean, sd, size), mean, mean)
@@ -258,3 +264,18 @@ def campaigns_table(
     frame.loc[frame["value"].isna(), ["state", "metric", "unit", "better"]] = ["timeout", None, None, None]
     frame = frame[list(COLUMNS)].astype(DTYPES)
     return check(frame.sort_values(["scenario", "position"], kind="stable", ignore_index=True))
+
+
+@generator
+def swept(rng: Rng, replicates: int, rates: Sequence[float], most: float, n: int) -> PairedSamples:
+    """Draw the times of two equal queues over offered rates: (replicates, n, levels) each.
+
+    What they answer a second varies by 5 % from block to block for both, by 2 % for each; a trial's mean by 10 %.
+    """
+    levels, machine = np.asarray(rates), rng.normal(0, 0.05, (replicates, n))
+
+    def one() -> Array:
+        times = queue_times(levels, most * np.exp(machine + rng.normal(0, 0.02, machine.shape)))
+        return times * np.exp(rng.normal(0, 0.1, times.shape))
+
+    return PairedSamples(one(), one())
