@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import platform
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from infrabench_platforms.lab.shell import Say, sh, state_dir
 
 SUITE = "trixie"
 SUITES = {"node12": "bookworm", "vm": "bookworm"}  # of kinds that are of another release
+# Kinds whose nodes run this machine's Python, and which releases they can be.
+AS_HERE = {"slurm": ("bookworm", "trixie")}
 COMPONENTS = "main contrib non-free"
 # Parts are folders beside this file, each with packages.txt and, where needed, overlay/ and setup.sh, applied in order.
 KINDS = {
@@ -33,7 +36,7 @@ KINDS = {
     "cluster": ("boot", "cluster"),
     "storage": ("boot", "storage"),
     "vm": ("vm",),
-    "slurm": ("guest", "boot", "node", "node13", "slurm"),
+    "slurm": ("guest", "boot", "node", "slurm"),
 }
 DISKS = ("vm",)  # kinds that end as a disk to boot from
 LOCK = "images.lock"
@@ -77,7 +80,11 @@ class Image:
 
 def suite(kind: str) -> str:
     """Return the release of Debian that an image kind is made from."""
-    return SUITES.get(kind, SUITE)
+    try:
+        here = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    except OSError:
+        here = ""
+    return here if here in AS_HERE.get(kind, ()) else SUITES.get(kind, SUITE)
 
 
 def parts(kind: str) -> list[Path]:

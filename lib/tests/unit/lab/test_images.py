@@ -17,6 +17,15 @@ def test_a_node_has_everything_that_a_guest_has() -> None:
     assert {"docker.io", "lxc", "lxd", "openssh-server"} <= set(node)
 
 
+@pytest.mark.parametrize(("here", "slurm"), [("bookworm", "bookworm"), ("trixie", "trixie"), ("noble", "trixie")])
+def test_nodes_that_run_this_machines_python_are_of_its_release(
+    here: str, slurm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.freedesktop_os_release", lambda: {"VERSION_CODENAME": here})
+    others = {"guest": "trixie", "node": "trixie", "cluster": "trixie", "node12": "bookworm"}
+    assert {kind: images.suite(kind) for kind in (*others, "slurm")} == {**others, "slurm": slurm}
+
+
 def test_the_hash_follows_the_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = {}
     for part in {part for kind in images.KINDS for part in images.parts(kind)}:
