@@ -1,7 +1,7 @@
 """A pool of OpenZFS: what is alike for both of its engines, and what `zpool status` says of one, read strictly.
 
-Sizes of a running scan are as `zpool status` rounds them: to three digits. Source: zpool-status(8) of OpenZFS 2.1, and
-its answers.
+Sizes of a running scan are as `zpool status` rounds them: to three digits. Source: zpool-status(8) of OpenZFS 2.1
+and 2.3, and their answers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ UNITS = {"B": 1, "": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**
 COUNTS = ("read_errors", "write_errors", "checksum_errors")  # of a disk
 _SIZE = r"(\d+(?:\.\d+)?[BKMGTP]?)"
 _RUNS = re.compile(r"(scrub|resilver) in progress since")
-_ISSUED = re.compile(rf"{_SIZE} issued at \S+, {_SIZE} total")
+_ISSUED = re.compile(rf"{_SIZE} issued at \S+, {_SIZE} total")  # to 2.1.11
+_ISSUED_OF = re.compile(rf"{_SIZE} / {_SIZE} issued")
 _DONE = re.compile(rf"{_SIZE} (?:repaired|resilvered), ")
 _ENDED = re.compile(rf"(?:(scrub) repaired|(resilver)ed) {_SIZE} in (?:\d+ days )?[\d:]+ with (\d+) errors on")
 _VDEV = re.compile(r"^\t( *)(\S+) +([A-Z]+) +(\d+) +(\d+) +(\d+)(?: .*)?$")
@@ -115,7 +116,7 @@ def size(text: str) -> int:
 
 def _scan(text: str) -> dict[str, Any] | None:
     if runs := _RUNS.search(text):
-        issued, done = _ISSUED.search(text), _DONE.search(text)
+        issued, done = _ISSUED.search(text) or _ISSUED_OF.search(text), _DONE.search(text)
         left = size(issued[2]) - size(issued[1]) if issued else None
         kept = size(done[1]) if done else 0
         return {"kind": runs[1], "runs": True, "done_B": kept, "left_B": left, "errors": None}

@@ -205,6 +205,11 @@ def test_disks_by_number():
         ("offline", (False, None, None)),
         ("resilver-begins", (False, 884 * 1024, round(202 * MIB) - round(2.10 * MIB))),
         ("resilver-runs", (False, 118 * MIB, (202 - 117) * MIB)),
+        ("resilver-begins-2.3", (False, 580 * 1024, 202 * MIB - 476 * 1024)),
+        ("resilver-runs-2.3", (False, 115 * MIB, (202 - 115) * MIB)),
+        ("resilver-ended-2.3", (True, 203 * MIB, 0)),
+        ("scrub-runs-2.3", (True, None, None)),
+        ("scrub-repaired-2.3", (True, None, None)),
         ("resilver-just-ended", (False, None, None)),  # the old disk still stands beside the new one
         ("scrub-clean", (True, None, None)),
         ("scrub-repaired", (True, None, None)),
@@ -219,6 +224,14 @@ def test_a_scrub_that_repaired():
     assert found["scan"] == {"kind": "scrub", "runs": False, "done_B": 76 * 1024, "left_B": None, "errors": 0}
     assert zpool.checksum_errors(found) == 19
     assert zpool.checksum_errors(told("scrub-clean")) == 0
+
+
+def test_a_scrub_of_a_newer_tool():
+    found = told("scrub-runs-2.3")["scan"]
+    left = 202 * MIB - round(69.2 * MIB)
+    assert found == {"kind": "scrub", "runs": True, "done_B": 0, "left_B": left, "errors": None}
+    assert zpool.checksum_errors(told("scrub-repaired-2.3")) == 1
+    assert told("scrub-repaired-2.3")["scan"]["done_B"] == 4096
 
 
 @pytest.mark.parametrize("name", ["both-damaged", "both-damaged-listed"])
