@@ -32,10 +32,12 @@ NO_COPY = "it has no second copy"
 PHASE = Literal["prepare", "measure", "rescue", "cleanup"]
 
 
-def check(roles: Roles) -> None:
-    """Raise `NotRunnable` for a system that stores nothing."""
+def check(roles: Roles, copies: int = 1) -> None:
+    """Raise `NotRunnable` for a system that stores nothing, or not as many copies of it."""
     if "server" not in roles or "store" not in roles["server"].lifecycle:
         raise NotRunnable(NO_STORE)
+    if int(roles["server"].lifecycle.get("copies", (str(copies),))[0]) < copies:
+        raise NotRunnable(NO_COPY)
 
 
 def lifecycle(roles: Roles, key: str, otherwise: str) -> tuple[str, ...]:
@@ -72,16 +74,13 @@ def rescue(roles: Roles) -> tuple[Step, Step]:
     return (verb(roles, ("evidence",), "rescue"), verb(roles, ("remake",), "rescue", "rescue-remake"))
 
 
-def needing(*programs: str, copies: int = 1) -> Callable[[Deployment], str | None]:
-    """Return the `supported` of a workload: None, or what a system lacks, a store, copies or `programs` on its node."""
+def needing(*programs: str) -> Callable[[Deployment], str | None]:
+    """Return the `supported` of a workload: None, or what a system lacks, a store or `programs` on its node."""
 
     def supported(deployment: Deployment) -> str | None:
         target = deployment.targets.get("server")
-        if target is None or "store" not in target.lifecycle:
-            return NO_STORE
-        if deployment.facts.get("capabilities", {}).get("copies", copies) < copies:
-            return NO_COPY
-        return find_missing(deployment, *programs)
+        stores = target is not None and "store" in target.lifecycle
+        return find_missing(deployment, *programs) if stores else NO_STORE
 
     return supported
 

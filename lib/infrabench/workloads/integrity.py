@@ -50,7 +50,7 @@ REBUILD_S = 3600.0  # the pool may hold more than these files
 SCRUB_S = 1800.0
 ANSWER_S = 60.0  # for a file, beside the time that reading takes
 SETTLE_S = 3.0  # until what a read has met is counted
-supported = _volume.needing("python3", copies=2)
+supported = _volume.needing("python3")
 METRICS = {
     **{f"intact_{when}": "share" for when in ("before", "degraded", "after")},
     **{f"found_by_{what}": "share" for what in ("read", "light_scrub", "deep_scrub")},
@@ -61,7 +61,7 @@ METRICS = {
 
 def plan(params: Params, roles: Roles) -> Steps:
     """Return writing, what happens to the disks, and every reading."""
-    _volume.check(roles)
+    _volume.check(roles, copies=2)
     at_least("total_bytes", params["total_bytes"], 64 * KIB * params["files"])
     (mounted,) = _volume.lifecycle(roles, "mount", "no file system can be made on it")
     size, each = params["total_bytes"], params["total_bytes"] // params["files"]

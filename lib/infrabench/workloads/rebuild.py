@@ -59,7 +59,7 @@ SLACK_S = 0.05  # a span is of another clock than its ends
 COPIED = ("copied_B", "left_B")  # of what a store says of itself: the first that it says at all
 COLUMNS = 6  # of a bin: begin, reads, their latencies, writes, their latencies, the longest
 
-supported = _volume.needing("fio", "python3", copies=2)
+supported = _volume.needing("fio", "python3")
 METRICS = {
     "rebuild_B_per_s": "fixed-work rate",
     **dict.fromkeys(("foreground_iops_before", "foreground_iops_during"), "fixed-time rate"),
@@ -101,7 +101,7 @@ class Course:
 
 def plan(params: Params, roles: Roles) -> tuple[Step, ...]:
     """Return making and filling the pool, and the script that loses a disk of it."""
-    _volume.check(roles)
+    _volume.check(roles, copies=2)
     if params["foreground_iops"] % 2:
         raise DesignError("rebuild: foreground_iops is halved between reads and writes, it must be even")
     (uri,) = _volume.lifecycle(roles, "uri", "it serves no volume over NBD")

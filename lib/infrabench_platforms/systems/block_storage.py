@@ -108,7 +108,7 @@ class StorageSystem:
             told = upload.ask(host, config, "facts")
             lifecycle = {
                 "store": upload.command(config), "mount": (str(config.mount),), "uri": (config.uri,),
-                **engine.paths(config),
+                "copies": (str(told["pool"].get("copies", config.copies)),), **engine.paths(config),
             }  # fmt: skip
             used = counters(host) if machines.embedded else ()
             target = Target("server", host, address=host.address, lifecycle=lifecycle, counters=used)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from infrabench.workloads import integrity, oltp, rebuild
+from infrabench.core import NotRunnable, Target
+from infrabench.machines.hosts.host import LocalHost
+from infrabench.workloads import integrity, rebuild
 from infrabench_platforms.stores.node import daemons, disks, raw
 from infrabench_platforms.stores.node.config import GIB, Config, StoreError
 
@@ -53,10 +54,12 @@ def test_what_takes_a_second_copy_is_refused(verb: str, served: tuple[Config, li
 
 
 def test_workloads_on_copies_are_not_run_on_it() -> None:
-    target = SimpleNamespace(
-        lifecycle={"store": ("store",)}, run=lambda argv, **_: SimpleNamespace(stdout="\n".join(argv[1:]).encode())
-    )
-    for copies, reason in ((1, "it has no second copy"), (2, None)):
-        made = SimpleNamespace(targets={"server": target}, facts={"capabilities": {"copies": copies}})
-        assert rebuild.supported(made) == integrity.supported(made) == reason
-        assert oltp.supported(made) is None
+    def of(copies: int, **more: tuple[str, ...]) -> dict[str, Target]:
+        store = {"store": ("store",), "mount": ("/m",), "uri": ("nbd+unix:///",), "copies": (str(copies),), **more}
+        return {"server": Target("server", LocalHost("here"), lifecycle=store)}
+
+    for workload in (rebuild, integrity):
+        params = {name: each.default for name, each in workload.PARAMS.items()}
+        with pytest.raises(NotRunnable, match="it has no second copy"):
+            workload.plan(params, of(1))
+        assert workload.plan(params, of(2))
