@@ -98,6 +98,24 @@ def untested(versions: Mapping[str, Mapping[str, str]], workloads: Mapping[str, 
     return found
 
 
+def compare_tools(versions: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return a sentence for each workload whose tool is not of one version in all systems: as native's on own hosts.
+
+    >>> compare_tools({"native": {"fio": "3.33"}, "docker": {"fio": "3.39"}, "lxc": {"fio": "3.39"}})
+    ['fio: 3.33 in native, 3.39 in docker, lxc: what differs may be the tool, and not the system']
+    """
+    found = list[str]()
+    for workload in dict.fromkeys(name for tools in versions.values() for name in tools):
+        systems: dict[str, list[str]] = {}
+        for system, tools in versions.items():
+            if workload in tools:
+                systems.setdefault(tools[workload], []).append(system)
+        if len(systems) > 1:
+            told = ", ".join(f"{version} in {', '.join(names)}" for version, names in systems.items())
+            found.append(f"{workload}: {told}: what differs may be the tool, and not the system")
+    return found
+
+
 def check_ledger(folder: Path, need: int) -> None:
     """Raise `LedgerError` when `folder` cannot be written to, `SiteError` when its disk has less than `need` bytes."""
     here = next(each for each in (folder, *folder.resolve().parents) if each.exists())

@@ -207,6 +207,8 @@ def carry_out(
                 for system, tools in untested.items():
                     for name, sentence in tools.items():
                         log.warning("%s on %s: %s", name, system, sentence)
+                for sentence in preflight.compare_tools(ready.tools):
+                    log.warning("%s", sentence)
                 collect.store(stored, site, fleet.deployments, ready.tools, untested, fleet.evidence, suite)
                 if first:
                     blocks.add_promised(stored, ready.design)

@@ -74,6 +74,16 @@ def test_a_version_without_an_output_is_named_with_those_that_have_one() -> None
     assert untested("spin", "9.9") == {}
 
 
+def test_tools_that_are_not_of_one_version_in_all_systems_are_named() -> None:
+    versions = {
+        "native": {"stream": "1.1 (compiler 12.2.0)", "web": "2.3"},
+        "docker": {"stream": "1.1 (compiler 14.2.0)", "web": "2.3", "startup": "2.4"},
+    }
+    (said,) = preflight.compare_tools(versions)
+    assert said.startswith("stream: 1.1 (compiler 12.2.0) in native, 1.1 (compiler 14.2.0) in docker: ")
+    assert preflight.compare_tools({"docker": versions["docker"]}) == []
+
+
 @pytest.mark.parametrize(
     ("version", "more"),
     [
