@@ -22,7 +22,7 @@ from infrabench.cli.subcommands import (
     existing_site,
     split,
 )
-from infrabench.core import PROFILES, DesignError, Request
+from infrabench.core import PROFILES, DesignError, Request, split_version
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import runs, session
@@ -158,6 +158,15 @@ def plan(arguments: Namespace) -> Iterator[str]:
 
     yield _cost(wanted)
     yield plan_tables.power_summary(wanted)
+    yield from _describe_versions(wanted)
+
+
+def _describe_versions(wanted: Design) -> Iterator[str]:
+    """Yield a line for each version of a system that the lab does not have, or cannot have here."""
+    named = [name for name in wanted.systems if split_version(name)[1]]
+    if named and registry.PLATFORMS in registry.packages().values():
+        found = find_platforms().check_systems(session.study_of(wanted), named, 0, {})
+        yield from (f"{name}: not run in the lab: {each.lab}" for name, each in found.items() if each.lab)
 
 
 def _describe_studies() -> Iterator[str]:

@@ -12,6 +12,7 @@ import pytest
 
 import infrabench
 from infrabench import registry
+from infrabench.cli import commands
 from infrabench.core import (
     Deployment,
     DeploySpec,
@@ -261,6 +262,12 @@ def test_what_a_version_needs_first_is_said(monkeypatch: pytest.MonkeyPatch) -> 
     assert (first("20.10"), first("26.1")) == (["node12"], [])
     with pytest.raises(NotRunnable, match="no docker@27"):
         LabAhead().version("docker", "27")
+
+
+def test_a_plan_says_which_versions_the_lab_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infrabench_platforms.availability.require", lambda: None)
+    lines = list(commands._describe_versions(session.request(STUDY, systems=["native", "docker@26.1", "docker@27"])))
+    assert [line.partition(":")[0] for line in lines if "has no docker@27" in line] == ["docker@27"]
 
 
 def test_a_node_of_another_release_is_the_same_node_and_more() -> None:
