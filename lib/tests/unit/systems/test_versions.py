@@ -31,7 +31,7 @@ from infrabench.core import (
     split_version,
 )
 from infrabench.experiment.design import design as designs
-from infrabench.experiment.execution import preflight
+from infrabench.experiment.execution import preflight, session
 from infrabench.experiment.execution.monitor import Monitor
 from infrabench.machines.sites.site import OpenSite, open_local
 from infrabench_platforms.availability import Enough, LabAhead
