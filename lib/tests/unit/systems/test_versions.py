@@ -266,7 +266,11 @@ def test_what_a_version_needs_first_is_said(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_plan_says_which_versions_the_lab_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("infrabench_platforms.availability.require", lambda: None)
-    lines = list(commands._describe_versions(session.request(STUDY, systems=["native", "docker@26.1", "docker@27"])))
+    lines = list(
+        commands._describe_versions(
+            session.request(STUDY, profile="brief", systems=["native", "docker@26.1", "docker@27"])
+        )
+    )
     assert [line.partition(":")[0] for line in lines if "has no docker@27" in line] == ["docker@27"]
 
 
