@@ -38,7 +38,10 @@ PARAMS = {
     "multus": Param(True, meaning="Multus is the plugin of the node while the pod is made"),
 }
 TOOL = "runtime metrics"
-READS = ("containerd://v2.1.6", "containerd://2.1.6+unknown", "cri-o://1.34.0")
+READS = (
+    "containerd://v2.1.6", "containerd://2.1.6+unknown", "containerd://2.4.2+unknown",
+    "cri-o://1.34.0", "cri-o://1.36.3",
+)  # fmt: skip
 UNREACHABLE = "the container runtime's own figures cannot be reached through a kubeconfig"
 # The text format has no end of its own, and half of it would look like a runtime that has done less.
 END = "# EOF\n"
@@ -50,10 +53,11 @@ printf "%s\\n" "$all" | grep -E "network_plugin_operations|crio_operations" || :
 echo "# EOF"
 """
 LONGEST_S = 120.0  # a pod that is not there by then is a failure
-# As registered in containerd 2.1 (internal/cri/server/metrics.go); its library repeats the unit.
+# As registered in containerd 2.1 to 2.4 (internal/cri/server/metrics.go); its library repeats the unit.
 CONTAINERD = "containerd_cri_network_plugin_operations"
 OPERATIONS = {"setup_s": "set_up_pod", "teardown_s": "tear_down_pod"}
-# As registered in CRI-O 1.34 (server/metrics/metrics.go, server/sandbox_network.go): a gauge, and the calls it serves.
+# As registered in CRI-O 1.34 to 1.36 (server/metrics/metrics.go, server/sandbox_network.go): a gauge, and the calls it
+# serves.
 CRIO = "container_runtime_crio_operations"
 NUMBER = r"([0-9.e+-]+)"
 METRICS = dict.fromkeys(OPERATIONS, "time")

@@ -35,8 +35,9 @@ networking: {{serviceSubnet: {services}, podSubnet: {pods}}}
 apiServer: {{certSANs: ["127.0.0.1", "{address}"]}}
 """
 
-# kubeadm gives the API server's own client certificate a group that nothing is bound to yet, and kube-proxy's user no
-# role. The CNIs and Multus share one identity with all rights: what they are allowed is not what is measured.
+# A later phase of kubeadm, which is not run here, gives the API server its role as a client of kubelets; nothing gives
+# kube-proxy's user one. The CNIs and Multus share one identity with all rights: what they are allowed is not what is
+# measured.
 _RBAC = "rbac.authorization.k8s.io"
 
 
@@ -52,9 +53,9 @@ _ROLES = {
     "apiVersion": "v1", "kind": "List",
     "items": [
         _role_binding(
-            "kubeadm:cluster-admins", "cluster-admin", ("Group", "kubeadm:cluster-admins"),
-            ("User", "infrabench:network"),
+            "kubeadm:apiserver-kubelet-client", "system:kubelet-api-admin", ("User", "kube-apiserver-kubelet-client")
         ),
+        _role_binding("infrabench:network", "cluster-admin", ("User", "infrabench:network")),
         _role_binding("infrabench:kube-proxy", "system:node-proxier", ("User", "system:kube-proxy")),
     ],
 }  # fmt: skip

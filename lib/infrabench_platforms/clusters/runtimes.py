@@ -256,7 +256,7 @@ CONTAINERD_CONFIG = "/etc/containerd/config.toml"
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 _CRI = 'plugins."io.containerd.cri.v1.runtime"'
 _CONTAINERD_BASE = """\
-version = 3
+version = 4
 root = "/var/lib/containerd"
 state = "/run/containerd"
 disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs",
@@ -308,12 +308,12 @@ def configure_containerd(worker: Worker) -> str:
     """Return containerd's configuration for a worker."""
     tables = [
         _CONTAINERD_BASE,
-        toml("grpc", {"address": CONTAINERD_SOCKET}),
-        toml("metrics", {"address": METRICS}),
+        toml('plugins."io.containerd.server.v1.grpc"', {"address": CONTAINERD_SOCKET}),
+        toml('plugins."io.containerd.server.v1.metrics"', {"address": METRICS}),
         toml('plugins."io.containerd.cri.v1.images".pinned_images', {"sandbox": worker.machines.images["pause"][0]}),
         # Where the machine does not let it, containerd is told to lower no out-of-memory score.
         toml(_CRI, {"restrict_oom_score_adj": worker.restricted}),
-        toml(f"{_CRI}.cni", {"bin_dir": CNI_BIN, "conf_dir": CNI_CONFIG}),
+        toml(f"{_CRI}.cni", {"bin_dirs": [CNI_BIN], "conf_dir": CNI_CONFIG}),
         toml(f"{_CRI}.containerd", {"default_runtime_name": next(iter(worker.handlers))}),
     ]
     for name in worker.handlers:
@@ -405,6 +405,6 @@ def _start_crio(worker: Worker) -> None:
     wait_for(worker.host, "crio", "curl", "--silent", "--fail", "--unix-socket", CRIO_SOCKET, "http://crio/info")
 
 
-CONTAINERD = Runtime("containerd", CONTAINERD_SOCKET, f"http://{METRICS}/v1/metrics", "1.2.1", _start_containerd)
-CRIO = Runtime("crio", CRIO_SOCKET, f"http://{METRICS}/metrics", "1.2.1", _start_crio)
+CONTAINERD = Runtime("containerd", CONTAINERD_SOCKET, f"http://{METRICS}/v1/metrics", "1.3.0", _start_containerd)
+CRIO = Runtime("crio", CRIO_SOCKET, f"http://{METRICS}/metrics", "1.3.0", _start_crio)
 RUNTIMES = {each.name: each for each in (CONTAINERD, CRIO)}

@@ -44,8 +44,8 @@ SPEC = DeploySpec("test", STUDY.limits, "")
 BARRIER_S = 0.1
 # A runtime's own log of an operation on a pod: when it began, and when it was done.
 CONTAINERD = {
-    "run_podsandbox": (r"RunPodSandbox for &PodSandboxMetadata\{Name:(pod-\d+)[^}]*\}\"",
-                       r"RunPodSandbox for &PodSandboxMetadata\{Name:(pod-\d+)[^}]*\} returns sandbox id"),
+    "run_podsandbox": (r'RunPodSandbox for name:\\"(pod-\d+)\\"(?!.* returns)',
+                       r'RunPodSandbox for name:\\"(pod-\d+)\\".* returns sandbox id'),
     "start_container": (r'StartContainer for \\"([0-9a-f]+)\\""', r'StartContainer for \\"([0-9a-f]+)\\" returns'),
 }  # fmt: skip
 CRIO = {

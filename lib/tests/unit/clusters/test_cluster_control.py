@@ -76,7 +76,7 @@ def test_roles_give_each_user_what_it_lacks_and_no_more(plane: control.ControlPl
         (subject["kind"], subject["name"]): role["roleRef"]["name"] for role in roles for subject in role["subjects"]
     }
     assert bound == {
-        ("Group", "kubeadm:cluster-admins"): "cluster-admin",
+        ("User", "kube-apiserver-kubelet-client"): "system:kubelet-api-admin",
         ("User", "infrabench:network"): "cluster-admin",
         ("User", "system:kube-proxy"): "system:node-proxier",
     }
@@ -117,7 +117,7 @@ def test_a_runtime_knows_where_each_kind_of_pod_gets_its_network(said: bytes, re
     assert runtime["containerd"]["runtimes"]["plain"]["cni_conf_dir"] == runtimes.PLAIN_CONFIG
     assert "cni_conf_dir" not in runtime["containerd"]["runtimes"]["runc"]
     assert config["plugins"]["io.containerd.cri.v1.images"]["pinned_images"] == {"sandbox": "localhost/pause:1"}
-    assert config["metrics"]["address"].startswith("127.0.0.1:")
+    assert config["plugins"]["io.containerd.server.v1.metrics"]["address"].startswith("127.0.0.1:")
     assert scripts(host, b"images import")[0][-2:] == ("/opt/images/pause.tar", "/opt/images/tools.tar")
 
 

@@ -80,13 +80,13 @@ def test_each_handler_of_crio_is_a_program_that_it_runs_or_a_shim() -> None:
 
 def test_containers_have_the_same_rights_under_both() -> None:
     read = tomllib.loads(runtimes.configure_crio(place("runc")))["crio"]["runtime"]
-    # The default of containerd 2.1 (pkg/oci, defaultUnixCaps).
+    # The default of containerd 2.4 (pkg/oci, defaultUnixCaps).
     assert set(read["default_capabilities"]) == {
         "CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP", "SETPCAP",
         "NET_BIND_SERVICE", "SYS_CHROOT", "KILL", "AUDIT_WRITE",
     }  # fmt: skip
     assert read["pids_limit"] == -1
-    assert containerds(place("runc"))["cni"] == {"bin_dir": "/opt/cni/bin", "conf_dir": "/etc/cni/net.d"}
+    assert containerds(place("runc"))["cni"] == {"bin_dirs": ["/opt/cni/bin"], "conf_dir": "/etc/cni/net.d"}
     assert tomllib.loads(runtimes.configure_crio(place("runc")))["crio"]["network"] == {
         "network_dir": "/etc/cni/net.d", "plugin_dirs": ["/opt/cni/bin"],
     }  # fmt: skip
@@ -165,10 +165,10 @@ def test_a_crun_that_does_not_know_the_specification_says_so_before_anything_is_
         return runtimes.CRUN.lacks(replace(place("crun"), host=Scripted(answer)))
 
     refuses = (
-        'for bundle in "$@"; do [ ! -e "$bundle/config.json" ] || grep -q 1.2.1 "$bundle/config.json" && why=1; done'
+        'for bundle in "$@"; do [ ! -e "$bundle/config.json" ] || grep -q 1.3.0 "$bundle/config.json" && why=1; done'
     )
     assert lacks(f'{refuses}; [ -z "$why" ] || echo unknown version specified >&2; exit 1') == (
-        "crun version 1.8.1 refuses containers of specification 1.2.1, which containerd writes: "
+        "crun version 1.8.1 refuses containers of specification 1.3.0, which containerd writes: "
         "unknown version specified"
     )
     assert lacks("echo 'error opening file /none' >&2; exit 1") is None
