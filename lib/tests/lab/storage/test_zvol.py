@@ -159,6 +159,7 @@ def test_what_is_dropped_is_read_from_the_disks_again(run: Run) -> None:
     assert told["again_B"] >= told["area_B"]
     assert told["held_B"] >= told["area_B"]
     assert told["dropped_B"] < told["area_B"] / 4
+    assert told["data_B"] == 0
 
 
 def test_space_that_is_given_back_leaves_the_disks(run: Run) -> None:

@@ -286,8 +286,11 @@ def dropped():
     cold, warm = read(), read()
     held = zfs.ask(CONFIG, "status")["cache"]["held_B"]
     verb("drop")
-    after = zfs.ask(CONFIG, "status")["cache"]["held_B"]
-    return {"cold_B": cold, "warm_B": warm, "held_B": held, "dropped_B": after, "again_B": read(), "area_B": SMALL}
+    after = zfs.ask(CONFIG, "status")["cache"]
+    return {
+        "cold_B": cold, "warm_B": warm, "held_B": held, "dropped_B": after["held_B"], "data_B": after["data_B"],
+        "again_B": read(), "area_B": SMALL,
+    }  # fmt: skip
 
 
 def label():

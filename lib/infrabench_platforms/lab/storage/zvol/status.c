@@ -112,6 +112,7 @@ int told_status(struct text *json, nvlist_t *config, struct text *why) {
         nvlist_exists(config, ZPOOL_CONFIG_SUSPENDED) ? "true" : "false", (ULL)errors);
     text_add(json, ", \"autotrim\": %s, \"cache\": {\"most_B\": %llu, \"least_B\": %llu, \"target_B\": %llu",
         autotrim == SPA_AUTOTRIM_ON ? "true" : "false", (ULL)arc_c_max, (ULL)arc_c_min, (ULL)arc_c);
+    text_add(json, ", \"data_B\": %llu", (ULL)wmsum_value(&arc_sums.arcstat_data_size)); /* the rest is metadata */
     text_add(json, ", \"held_B\": %llu}, \"dirty_most_B\": %llu, \"throttle\": \"%s\"",
         (ULL)aggsum_value(&arc_sums.arcstat_size), (ULL)zfs_dirty_data_max, pool.open ? "open" : "default");
     text_add(json, ", \"let_through\": %llu, \"scan\": ", (ULL)pool.let_through);

@@ -3,11 +3,13 @@
  */
 #include "inside.h"
 
-#include <sys/arc.h>
+#include <sys/arc_impl.h>
 #include <sys/dsl_prop.h>
 #include <sys/zap.h>
 
 #define PIECE (1ULL << 20) /* bytes of one transaction, at most */
+#define DROP_TRIES 100
+#define DROP_WAIT_US 100000
 
 struct open_volume volume;
 static char holder[] = "volume";
@@ -189,13 +191,19 @@ int pool_commit(struct text *why) {
     return 0;
 }
 
+/* What was read ahead stays in the cache for a second at least, whoever asks: then it is asked again. */
 int pool_drop(struct text *why) {
-    (void)why;
+    bool held = true;
     pthread_rwlock_wrlock(&volume.gate);
     zil_commit(volume.log, DATA_OBJECT);
     txg_wait_synced(dmu_objset_pool(volume.os), 0);
-    dmu_objset_evict_dbufs(volume.os); /* else they hold on to what the cache is to give up */
-    arc_flush(pool.spa, B_FALSE);
+    for (int tries = 0; held && tries < DROP_TRIES; tries++) {
+        if (tries)
+            usleep(DROP_WAIT_US);
+        dmu_objset_evict_dbufs(volume.os); /* else they hold on to what the cache is to give up */
+        arc_flush(pool.spa, B_FALSE);
+        held = wmsum_value(&arc_sums.arcstat_data_size) != 0;
+    }
     pthread_rwlock_unlock(&volume.gate);
-    return 0;
+    return held ? failing(why, "the cache keeps data", EBUSY) : 0;
 }
