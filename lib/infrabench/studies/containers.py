@@ -46,7 +46,7 @@ def _mail(seconds: float, size_bytes: int, label: str, took: float) -> Case:
 
 
 def _web_rate(rate: int) -> Case:
-    return Case("web-rate", f"rate={rate}", {"rate": rate, "seconds": 1.0}, "rate", rate, 1.3)
+    return Case("web-rate", f"rate={rate}", {"rate": rate, "seconds": 1.0, "timeout_s": 0.5}, "rate", rate, 1.3)
 
 
 def _redis(test: str, requests: int, took: float) -> Case:
@@ -100,7 +100,7 @@ QUICK = Profile(
 LOAD = Profile(
     blocks=30,
     systems=OF_THE_PAPERS,
-    cases=tuple(_web_rate(rate) for rate in (250, 500, 1000, 2000, 3000, 4000, 6000, 8000)),
+    cases=tuple(_web_rate(rate) for rate in (250, 1000, 2000, 4000, 6000, 8000, 10000, 12000)),
 )
 PAPER = Profile(
     blocks=30,

@@ -50,8 +50,8 @@ N = 30
 SHARED_SD = 0.01  # of log ratios
 SHARED_MARGIN = 1.0  # in standard deviations: about 22 blocks are enough for normal ones
 SHORT = at_least(0.925)
-RATES = (250.0, 500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0)  # as in the profile `load`
-MOST = 3000.0  # that the queues of V29 answer in a second
+RATES = (250.0, 1000.0, 2000.0, 4000.0, 6000.0, 8000.0, 10000.0, 12000.0)  # as in the profile `load`
+MOST = 9000.0  # that the queues of V29 answer in a second
 
 
 def covers(interval: intervals.Interval, truth: float | Array) -> NDArray[np.bool_]:
