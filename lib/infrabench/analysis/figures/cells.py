@@ -150,8 +150,10 @@ def scaling(view: View) -> Drawn:
             panels[-1].set_xlim(levels[0] - ALONE, levels[0] + ALONE)
         panels[-1].set_xlabel(str(factor))
     label, least = notation.axis_label(view.metric, scale, cells["better"].iloc[0]), cells["mean"].min()
-    if least > 0 and cells["mean_low"].min() > 0 and cells["mean"].max() > FAR_CURVES * least:
+    if least > 0 and cells["mean"].max() > FAR_CURVES * least:
         _set_log(grid[0, 0])
+        lows = cells.loc[cells["mean_low"] > 0, "mean_low"]  # an interval that reaches 0 goes to the foot of the axis
+        grid[0, 0].set_ylim(bottom=min([least, *lows]) / scale.factor / 1.3)
         label = theme.broken(f"{label}; log scale", POINTS_LABEL_MM[rows])
     else:
         theme.from_zero(grid[0, 0], cells, scale.factor)
