@@ -10,8 +10,6 @@ from infrabench.notebook.sections import join
 from infrabench.notebook.session_figures import figure
 from infrabench.stats import contrasts, estimates, knee
 
-MARGIN = 0.05  # of a sustained rate, where the study names none for it
-
 
 def load_knee(found: Results, workload: str = "web-rate", metric: str = "latency_mean_s") -> Shown:
     """Return a workload whose rate was swept: its curve, and the rate at which each system's times leave the plateau.
@@ -27,25 +25,29 @@ def load_knee(found: Results, workload: str = "web-rate", metric: str = "latency
     if len(levels) < 2:
         return paragraph(f"{workload}: one rate alone has no knee. Take several: its profile load, or --set.")
     limit_s = knee.find_limit(found.table, workload, metric, found.data["baseline"])
-    rows = knee.sustain(found.table, workload, metric, limit_s)
+    rows, lacking = knee.sustain(found.table, workload, metric, limit_s)
     curve = figure(found, "scaling", workload, metric)
+    blocks = int(found.table.loc[found.table["workload"] == workload, "block"].nunique())
+    where = f"{notation.number(levels.min())} to {notation.number(levels.max())} a second"
+    without = [
+        f"{system}: in {count} of {blocks} blocks the mean time does not cross {_time(limit_s)} from {where}, so it "
+        "has no rate: take rates that reach further"
+        for system, count in lacking.items()
+    ]
     if rows.empty:
-        where = f"{notation.number(levels.min())} to {notation.number(levels.max())} a second"
-        return join(curve, paragraph(f"{workload}: from {where} no time crosses the limit, {_time(limit_s)}: no knee."))
-    margins = {knee.METRIC: found.data["margins"].get(knee.METRIC, MARGIN)}
-    ratios = contrasts(rows, found.data["baseline"], margins)
+        return join(curve, listed(without))
+    ratios = contrasts(rows, found.data["baseline"], found.data["margins"])
     told = paragraph(
         f"The rate at which the mean time of a request reaches {_time(limit_s)}, {knee.TIMES:g} times what "
         f"{found.data['baseline']} takes at {notation.number(levels.min())} requests a second:"
     )
-    blocks = int(found.table.loc[found.table["workload"] == workload, "block"].nunique())
-    caption = f"{told.text} means over blocks with 95 % intervals; at most {blocks} blocks."
+    caption = f"{told.text} means over blocks with 95 % intervals."
     cells = columns.write(estimates(rows), {
         **columns.words("system"), "blocks": lambda row: f"{row.n} of {blocks}",
         "rate, 1/s": lambda row: columns.both(row, "mean")[0], columns.CI: lambda row: columns.both(row, "mean")[1],
     })  # fmt: skip
     compared = [sentence(row) for row in ratios.itertuples(index=False)]
-    return join(curve, told, kept(found, pd.DataFrame(cells), f"{workload}-knee", caption), listed(compared))
+    return join(curve, told, kept(found, pd.DataFrame(cells), f"{workload}-knee", caption), listed(without + compared))
 
 
 def _time(seconds: float) -> str:

@@ -52,24 +52,26 @@ def find_limit(table: pd.DataFrame, workload: str, metric: str, baseline: str) -
     return float(TIMES * rows.loc[rows["level"] == rows["level"].min(), "value"].median()) if len(rows) else np.nan
 
 
-def sustain(table: pd.DataFrame, workload: str, metric: str, limit: float) -> pd.DataFrame:
-    """Return the rates at which each system's times reach a limit: a tidy table with one row a system and block.
+def sustain(table: pd.DataFrame, workload: str, metric: str, limit: float) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Return the rates at which each system's times reach a limit, and for each other system its blocks without one.
 
-    Its metric is `METRIC`, in the unit of the levels (1/s), and its trial that of the lowest level. A block whose times
-    do not reach the limit within the levels, or are above it from the first, has no row.
+    The first is a tidy table with one row a system and block: its metric is `METRIC`, in the unit of the levels (1/s),
+    and its trial that of the lowest level. A system has rows only where the times of all its blocks reach the limit
+    within the levels. Those that do not are its best ones, or its worst: without them its mean would be another's.
     """
-    rows = _rows(table, workload, metric)
-    cells = ["session", "system", "deployment", "block"]
+    rows, lacking = _rows(table, workload, metric), dict[str, int]()
     made = []
-    for _, block in rows.groupby(cells, sort=False):
+    for cell, block in rows.groupby(["system", "session", "deployment", "block"], sort=False):
         ordered = block.sort_values("level")
         (rate,) = crossing(ordered["level"].to_numpy("float64"), ordered[["value"]].to_numpy("float64").T, limit)
-        if np.isfinite(rate):
-            made.append(ordered.iloc[[0]].assign(
-                value=rate, metric=METRIC, unit="1/s", better="higher", factor=None, level=np.nan,
-                scenario=f"{metric} up to {limit:.3g} s",
-            ))  # fmt: skip
-    return pd.concat(made, ignore_index=True).astype(table.dtypes) if made else table.iloc[:0]
+        if not np.isfinite(rate):
+            lacking[str(cell[0])] = lacking.get(str(cell[0]), 0) + 1
+        made.append(ordered.iloc[[0]].assign(
+            value=rate, metric=METRIC, unit="1/s", better="higher", factor=None, level=np.nan,
+            scenario=f"{metric} up to {limit:.3g} s",
+        ))  # fmt: skip
+    every = pd.concat(made, ignore_index=True).astype(table.dtypes) if made else table.iloc[:0]
+    return every[~every["system"].isin(list(lacking))].reset_index(drop=True), lacking
 
 
 def _rows(table: pd.DataFrame, workload: str, metric: str) -> pd.DataFrame:

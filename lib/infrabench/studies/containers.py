@@ -141,5 +141,6 @@ STUDY = Study(
         "latency_p99_s": 0.10,
         "write_latency_p99_s": 0.10,
         "read_latency_p99_s": 0.10,
+        "sustained_per_s": 0.05,
     },
 )

@@ -94,7 +94,7 @@ def plan(params: Params, roles: Roles) -> Steps:
     """Return start, readiness (the client gets the page), load and stop."""
     users, requests, port = params["users"], params["requests"], params["port"]
     at_least("requests", requests, users)
-    host = _bracket(roles["server"].address)
+    host = bracket(roles["server"].address)
     url = f"http://{host}:{port}{PAGE}"
     ready = ("curl", "--fail", "--silent", "--show-error", "--max-time", "2", "--output", "/dev/null", url)
     load = (
@@ -119,7 +119,7 @@ def parse(capture: Capture) -> Measurements:
     report = read_fields(TOOL, REPORT, output, params)
     names = ("Server Hostname", "Server Port", "Document Path")
     host, port, path = (one(TOOL, f"the {name.lower()}", rf"^{name}: +(\S+)$", output)[1] for name in names)
-    equal(TOOL, "address", f"http://{_bracket(host)}:{port}{path}", capture["ab"].argv[-1])
+    equal(TOOL, "address", f"http://{bracket(host)}:{port}{path}", capture["ab"].argv[-1])
     _check_ports(output, host)
     equal(TOOL, "complete requests", complete, params["requests"])
     total_s, rate = positive(TOOL, "time", report["time taken"]), positive(TOOL, "rate", report["rate"])
@@ -136,7 +136,8 @@ def parse(capture: Capture) -> Measurements:
     )
 
 
-def _bracket(host: str) -> str:
+def bracket(host: str) -> str:
+    """Return an address as it stands in a URL."""
     return f"[{host}]" if ":" in host else host
 
 

@@ -30,7 +30,7 @@ from infrabench.core import (
     Steps,
 )
 from infrabench.workloads._parse import at, equal, higher, in_order, json_object, lower, positive, text, value, within
-from infrabench.workloads.web import PAGE, _bracket
+from infrabench.workloads.web import PAGE, bracket
 
 PROGRAMS = {
     "server": {"apache2": "apache2", "ib-service": ""},
@@ -65,7 +65,7 @@ def plan(params: Params, roles: Roles) -> Steps:
     if not 1 <= rate * seconds <= MOST_REQUESTS:
         raise DesignError(f"rate times seconds must be from 1 to {MOST_REQUESTS} requests, not {rate * seconds:g}")
     address = roles["server"].address
-    url = f"http://{_bracket(address)}:{port}{PAGE}"
+    url = f"http://{bracket(address)}:{port}{PAGE}"
     ready = ("curl", "--fail", "--silent", "--show-error", "--max-time", "2", "--output", "/dev/null", url)
     waiting = int(rate * min(seconds, params["timeout_s"]))
     load = (
@@ -88,7 +88,7 @@ def parse(capture: Capture) -> Measurements:
     equal(TOOL, "program", str(at(TOOL, report, "program")).partition(" ")[0], TOOL)
     argv = capture["rate"].argv
     address = argv[argv.index(TOOL) + 1] if TOOL in argv[:-1] else ""
-    equal(TOOL, "address", at(TOOL, report, "address"), f"{_bracket(address)}:{params['port']}")
+    equal(TOOL, "address", at(TOOL, report, "address"), f"{bracket(address)}:{params['port']}")
     equal(TOOL, "path", at(TOOL, report, "path"), PAGE)
     equal(TOOL, "arrivals", at(TOOL, report, "arrivals"), params["arrivals"])
     for name in ("rate", "seconds", "timeout_s", "seed"):

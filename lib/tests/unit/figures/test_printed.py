@@ -29,7 +29,12 @@ def names(path: Path) -> str:
 def test_there_are_figures_of_every_recorded_study() -> None:
     studies = {path.name for path in (KEPT.parent / "data" / "recorded").iterdir() if path.is_dir()}
     # by their study, not by their folder
-    called = {"aa": "containers-aa-docker", "racks": "racks-containers", "versions": "containers", "engines": "containers"}
+    called = {
+        "aa": "containers-aa-docker",
+        "racks": "racks-containers",
+        "versions": "containers",
+        "engines": "containers",
+    }
     assert {path.parent.name for path in CARS} >= {called.get(name, name) for name in studies} | {"published"}
 
 

@@ -56,16 +56,21 @@ def test_systems_are_compared_by_the_rates_at_which_they_reach_one_time() -> Non
     rows = table(native=3000.0, docker=2400.0)
     limit_s = knee.find_limit(rows, "web-rate", "latency_mean_s", "native")
     assert limit_s == pytest.approx(2 * 0.001 / (1 - 250 / 3000), rel=0.02)
-    rates = knee.sustain(rows, "web-rate", "latency_mean_s", limit_s)
-    assert len(rates) == 24
+    rates, lacking = knee.sustain(rows, "web-rate", "latency_mean_s", limit_s)
+    assert (len(rates), lacking) == (24, {})
     assert rates["level"].isna().all()
     (one,) = contrasts(rates, "native", {"": 0.05}).itertuples()
     assert one.ratio == pytest.approx(0.8, abs=0.06)
     assert one.verdict == "different"
 
 
-def test_a_block_that_stays_within_the_limit_has_no_rate() -> None:
+def test_a_system_of_which_one_block_does_not_cross_has_no_rate() -> None:
     rows = table(blocks=3, native=3000.0, strong=1e9)
-    rates = knee.sustain(rows, "web-rate", "latency_mean_s", 0.0025)
-    assert set(rates["system"]) == {"native"}
-    assert knee.sustain(rows, "web-rate", "latency_mean_s", 10.0).empty
+    rates, lacking = knee.sustain(rows, "web-rate", "latency_mean_s", 0.0025)
+    assert (set(rates["system"]), lacking) == ({"native"}, {"strong": 3})
+    best = (rows["system"] == "native") & (rows["block"] == 1)
+    rates, lacking = knee.sustain(
+        rows.assign(value=rows["value"].mask(best, 0.001)), "web-rate", "latency_mean_s", 0.0025
+    )
+    assert rates.empty  # the mean of the other two would be too small
+    assert lacking == {"native": 1, "strong": 3}
