@@ -1,11 +1,12 @@
-"""startup: how long a fresh instance of a system takes from the command that creates it.
+"""startup: how long a fresh instance of a system takes to come and to go.
 
 A probe on the system's host (`_startup_probe.py`, standard library only, sent as it is) creates a throw-away
 instance, runs `true` in it until that succeeds, starts the web server in it and asks for its page until it comes.
 Metrics, all from the same instant before creation: ``create_s`` (the creating command has returned),
 ``first_command_s`` (the first command in the instance has returned) and ``service_s`` (the page was there). The cost
-of one exec is part of them; tries follow each other after 2 ms. Native creates nothing: its numbers are those of
-starting a process, and the floor of the others.
+of one exec is part of them; tries follow each other after 2 ms. ``remove_s`` is the time of the command that stops the
+instance by force and removes all of it, as seen from the controlling machine: the way to the host is part of it.
+Native creates and removes nothing: its numbers are those of starting a process, and the floor of the others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from infrabench.core import Capture, Deployment, DesignError, Measurements, Param, Params, Roles, Step, find_missing
 from infrabench.workloads import web
-from infrabench.workloads._parse import equal, in_order, json_object, lower, positive, text, value
+from infrabench.workloads._parse import equal, in_order, json_object, lower, positive, text, value, whole
 
 PARAMS = {
     "port": Param(web.PARAMS["port"].default, least=1, most=65535, meaning="port of the web server"),
@@ -26,7 +27,8 @@ VERSION = ("apache2", "-v"), r"^Server version: Apache/(\S+)"
 TOOL = "startup probe"
 PROBE = Path(__file__).with_name("_startup_probe.py")
 KEYS = ("create", "exec", "remove", "address")
-METRICS = dict.fromkeys(("create_s", "first_command_s", "service_s"), "time")
+START = ("create_s", "first_command_s", "service_s")
+METRICS = dict.fromkeys((*START, "remove_s"), "time")
 
 
 def plan(params: Params, roles: Roles) -> tuple[Step, ...]:
@@ -57,10 +59,11 @@ def supported(deployment: Deployment) -> str | None:
 
 
 def parse(capture: Capture) -> Measurements:
-    """Return the three times; `ParseError` unless each came after the one before it."""
+    """Return the times; `ParseError` unless those of the start follow each other and the instance could be removed."""
     report = json_object(TOOL, text(capture["probe"]))
     equal(TOOL, "status of the page", value(TOOL, report, "http_status"), 200.0)
     equal(TOOL, "bytes of the page", value(TOOL, report, "http_bytes"), float(web.PAGE_BYTES))
-    times = [positive(TOOL, name, value(TOOL, report, name)) for name in METRICS]
-    in_order(TOOL, ", ".join(METRICS), times, text(capture["probe"]))
-    return lower("s", **dict(zip(METRICS, times, strict=True)))
+    times = [positive(TOOL, name, value(TOOL, report, name)) for name in START]
+    in_order(TOOL, ", ".join(START), times, text(capture["probe"]))
+    whole(TOOL, capture, "remove")
+    return lower("s", **dict(zip(START, times, strict=True)), remove_s=capture["remove"].duration_s)

@@ -41,7 +41,12 @@ exec "$0" exec "$2" -T -n -- sh -c "ip link set eth0 up && ip addr add $8 dev et
 
 _ADDRESS = "ip link set eth0 up && ip addr replace $0 dev eth0 && ip route replace default via $1"
 
-_REMOVE = '"$0" info "$1" >/dev/null 2>&1 || exit 0; exec "$0" delete --force "$1"'
+# The removal is timed: whether there is something to remove is asked only where it failed.
+_REMOVE = """
+"$0" delete --force "$1" && exit
+every=$("$0" list --format csv --columns n) || exit 1
+! printf '%s\\n' "$every" | grep -qxF -- "$1"
+"""
 
 
 @dataclass(frozen=True, slots=True)
