@@ -18,7 +18,7 @@ Layer = Literal["high", "low"]
 LAYERS = ("high", "low")
 
 
-def apart(found: Results, layer: Layer) -> Results:
+def split_layer(found: Results, layer: Layer) -> Results:
     """Return the analysis of one layer: the systems whose other layer is the baseline's, called by this one alone.
 
     Its figures and tables go to folders ``STUDY-high`` and ``STUDY-low``. Its contrasts are a family of their own, so
@@ -43,7 +43,7 @@ def apart(found: Results, layer: Layer) -> Results:
     )  # fmt: skip
 
 
-def together(found: Results) -> Results:
+def join_layers(found: Results) -> Results:
     """Return the analysis of the high layer with the low layers as its scenarios, for those that several high ones ran.
 
     Its workloads are a workload at a scenario. Its table of interactions says whether the ratio of two high-level

@@ -23,6 +23,7 @@ COST: Mapping[str, tuple[float, float, float, float, float]] = {
     "containerd-crun": (0.95, 1.0, 1.0, 1.0, 0.9),
     "crio-crun": (1.06, 1.0, 1.0, 1.0, 1.0),
     "containerd-runsc": (1.3, 2.4, 1.02, 1.03, 4.0),
+    "crio-runsc": (1.42, 2.4, 1.02, 1.03, 4.4),
     "containerd-kata": (3.0, 8.0, 1.6, 5.0, 20.0),
     "crio-kata": (3.2, 8.0, 1.6, 5.0, 20.0),
 }

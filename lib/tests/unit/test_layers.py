@@ -38,7 +38,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
 def test_a_layer_has_the_ratios_of_the_pairs_that_share_the_other(
     wide: analysis.Results, layer: str, holds: str
 ) -> None:
-    alone = layers.apart(wide, layer)  # type: ignore[arg-type]
+    alone = layers.split_layer(wide, layer)  # type: ignore[arg-type]
     cell = ["workload", "scenario", "metric", "system"]
     pairs = wide.contrasts.set_index(cell)["ratio"]
     mine = alone.contrasts
@@ -49,21 +49,21 @@ def test_a_layer_has_the_ratios_of_the_pairs_that_share_the_other(
 
 
 def test_a_layer_is_called_by_its_own_name(wide: analysis.Results, quick: analysis.Results) -> None:
-    high, low = layers.apart(wide, "high"), layers.apart(wide, "low")
+    high, low = layers.split_layer(wide, "high"), layers.split_layer(wide, "low")
     assert (high.systems, high.data["baseline"]) == (["containerd", "crio"], "containerd")
     assert (low.systems, low.data["baseline"]) == (["runc", "crun", "runsc", "kata (emulated)"], "runc")
     assert (high.name, low.name) == ("runtimes-high", "runtimes-low")
     assert "kata (emulated) at 20 pods: not run: 20 pods do not fit, 10 do" in analysis.findings(
         low, "pods-startup", "all_ready_s"
     ).text  # fmt: skip
-    assert layers.apart(quick, "low").data["not_run"] == {"kata": NO_KATA}
-    assert layers.apart(quick, "high").data["not_run"] == {}
-    told = session_figures.figure(layers.apart(quick, "low"), "curves", "pods-startup", "all_ready_s").text
+    assert layers.split_layer(quick, "low").data["not_run"] == {"kata": NO_KATA}
+    assert layers.split_layer(quick, "high").data["not_run"] == {}
+    told = session_figures.figure(layers.split_layer(quick, "low"), "curves", "pods-startup", "all_ready_s").text
     assert f"Not run: kata ({NO_KATA})" in told
 
 
 def test_the_layers_add_up_where_the_ratio_is_the_same_above_every_low_one(wide: analysis.Results) -> None:
-    both = layers.together(wide)
+    both = layers.join_layers(wide)
     assert (both.systems, both.data["baseline"]) == (["containerd", "crio"], "containerd")
     rows = both.interactions.set_index(["workload", "metric"])
     assert set(rows.index.get_level_values("workload")) >= {"pods-startup, 10 pods", "pods-startup, 20 pods"}
@@ -77,15 +77,16 @@ def test_a_part_that_is_not_the_sum_is_found(wide: analysis.Results) -> None:
     mine = wide.table["system"].eq("crio-crun") & wide.table["metric"].eq("all_ready_s")
     slow = replace(wide, table=wide.table.assign(value=wide.table["value"].where(~mine, 2 * wide.table["value"])))
     p = {
-        name: layers.together(found).interactions.set_index(["workload", "metric"])["p_adjusted"]
+        name: layers.join_layers(found).interactions.set_index(["workload", "metric"])["p_adjusted"]
         for name, found in (("sum", wide), ("slow", slow))
     }
     key = ("pods-startup, 20 pods", "all_ready_s")
     assert p["slow"][key] < 0.001 < p["sum"][key]
 
 
-def test_layers_that_share_one_low_level_runtime_cannot_be_asked(quick: analysis.Results) -> None:
-    told = analysis.table(layers.together(quick), "interactions").text
+def test_layers_that_share_one_low_level_runtime_cannot_be_asked(tmp_path: Path) -> None:
+    found = results(tmp_path, systems=["containerd-runc", "crio-runc", "containerd-runsc"], not_run={})
+    told = analysis.table(layers.join_layers(found), "interactions").text
     assert told == "There is nothing for the table of interactions in this session."
 
 
@@ -93,12 +94,14 @@ def test_the_baseline_alone_is_no_error(quick: analysis.Results) -> None:
     rows = quick.table[quick.table["system"] == "containerd-runc"].reset_index(drop=True)
     data = quick.data | {"systems": ["containerd-runc"], "not_run": {"crio-runc": "gone"}}
     alone = analysis.results(data, rows, NOTHING_MISSING, quick.folder)
-    assert "There is nothing to compare" in analysis.findings(layers.apart(alone, "low"), "pods-pi", "time_s").text
-    told = analysis.findings(layers.apart(alone, "high"), "pods-pi", "time_s").text
+    assert (
+        "There is nothing to compare" in analysis.findings(layers.split_layer(alone, "low"), "pods-pi", "time_s").text
+    )
+    told = analysis.findings(layers.split_layer(alone, "high"), "pods-pi", "time_s").text
     assert "crio: gone" in told
-    assert "nothing" in analysis.table(layers.together(alone), "interactions").text
+    assert "nothing" in analysis.table(layers.join_layers(alone), "interactions").text
 
 
 def test_an_unknown_layer_is_refused(quick: analysis.Results) -> None:
     with pytest.raises(DesignError, match="unknown layer 'middle'"):
-        layers.apart(quick, "middle")  # type: ignore[arg-type]
+        layers.split_layer(quick, "middle")  # type: ignore[arg-type]

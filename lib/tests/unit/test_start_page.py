@@ -24,7 +24,7 @@ from infrabench.machines.sites.platforms import Outlook
 from infrabench.notebook import headless, start_page
 from infrabench_platforms import provider
 from tests.support.fakes import PLUGINS, fake_site, hide_engines
-from tests.unit.test_again import stopped
+from tests.unit.test_session_progress import stopped
 
 FOUND = {
     "containers": {

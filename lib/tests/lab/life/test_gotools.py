@@ -16,10 +16,10 @@ import pytest
 from infrabench.core import ProvisionError
 from infrabench_platforms.lab import go_parts, go_tools
 from infrabench_platforms.lab.go_parts import Extra, GoPart
-from tests.unit.lab import test_ahead
-from tests.unit.lab.test_ahead import Fake, Make, build
+from tests.unit.lab import test_prebuild
+from tests.unit.lab.test_prebuild import Fake, Make, build
 
-module, fake_go = test_ahead.module, test_ahead.fake_go  # the fixtures of the module beside it in the gate
+module, fake_go = test_prebuild.module, test_prebuild.fake_go  # the fixtures of the module beside it in the gate
 HELLO = 'package main\n\nimport "fmt"\n\nvar number = "none"\n\nfunc main() { fmt.Println("hello", number) }\n'
 USES_C = """package main
 

@@ -14,7 +14,7 @@ import pytest
 from infrabench.core import ProvisionError
 from infrabench_platforms.lab import pod_images
 from infrabench_platforms.lab.shell import open_state_dir
-from tests.unit.lab.test_podimages import unpacked
+from tests.unit.lab.test_pod_images import unpacked
 
 needs_gcc = pytest.mark.skipif(
     not shutil.which("gcc") or not shutil.which("readelf"), reason="not run: no gcc, or no binutils, here"

@@ -12,9 +12,9 @@ import pytest
 
 from infrabench_platforms.lab import nodes
 from tests.support.cluster_fakes import sleeper
-from tests.unit.clusters import test_cluster_sets
+from tests.unit.clusters import test_node_groups
 
-tree = test_cluster_sets.tree  # the fixture of the module beside it in the gate
+tree = test_node_groups.tree  # the fixture of the module beside it in the gate
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from infrabench.machines.sites.prepare.requirements import File, GuestFiles, Nee
 from tests.support.cluster_fakes import Scripted
 from tests.support.places import TESTS
 
-GOLDEN = TESTS / "data/preparing/dry-run.txt"
+GOLDEN = TESTS / "data/prepare/dry-run.txt"
 FILES = (File("/etc/infrabench/x.conf", 0o644, b"x\n"), File("/usr/local/bin/ib-x", 0o755, b"#!/bin/sh\n"))
 NEEDS = Needs(
     programs={"python3": "python3", "apache2": "apache2", "ab": "apache2-utils", "ib-x": "", "clang": "clang>=1:17~"},
