@@ -30,11 +30,13 @@ def test_every_fault_is_listed_with_the_name_of_its_item() -> None:
         "file1: one", "file2: two", "file3: KeyError: 'three'", "file4: DID NOT RAISE ValueError", "file5: five",
         "file5: V", "file6: SystemExit: six",
     ]  # fmt: skip
-    assert all("(test_checks.py:" in each for each in found[:4])
+    assert all("(test_support_checks.py:" in each for each in found[:4])
 
 
 def test_one_failure_says_all() -> None:
-    with pytest.raises(pytest.fail.Exception, match=r"^2 violations:\n1: one(.|\n)*\n2: two \(test_checks.py:\d+\)$"):
+    with pytest.raises(
+        pytest.fail.Exception, match=r"^2 violations:\n1: one(.|\n)*\n2: two \(test_support_checks.py:\d+\)$"
+    ):
         check_each(check, [1, 2])
     check_each(check, [0, 7])
 
