@@ -112,7 +112,10 @@ class StorageSystem:
             }  # fmt: skip
             used = counters(host) if machines.embedded else ()
             target = Target("server", host, address=host.address, lifecycle=lifecycle, counters=used)
-            made = Deployment(self.name, {"server": target}, _facts(spec, machines, engine, told))
+            plugins = filter(None, [engine.options.get("plugin")])
+            programs = (*on_host.programs(self.name.removesuffix("-vm")), *plugins)
+            facts = _facts(spec, machines, engine, told)
+            made = Deployment(self.name, {"server": target}, facts, programs=[(host, programs)])
             made.pause, made.resume = _switches(host, config, machines)
             yield made
 
