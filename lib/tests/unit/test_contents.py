@@ -174,6 +174,18 @@ def test_every_place_of_a_session_is_asked_once() -> None:
     assert (len(server.asked), len(client.asked), len(node.asked)) == (3, 1, 1)
 
 
+def test_on_hosts_of_ones_own_only_the_guest_image_is_an_image() -> None:
+    server = TalkingHost("server", {})
+    site = FakeSite({"server": server}, {"guest_image": {"hash": "c280", "tar": "/x.tar"}})
+    target = Target("server", server, ("enter",))
+    images = {"docker": "c280", "native": None, "no-aslr": "none"}
+    deployments = {name: Deployment(name, {"server": target}, {"image": image}) for name, image in images.items()}
+    found = collect_contents(site, deployments, {name: each.targets for name, each in deployments.items()}, {})
+    flags = {name: each["targets"]["server"]["image"] for name, each in found["systems"].items()}
+    assert flags == {"docker": True, "native": False, "no-aslr": False}
+    assert found["hosts"]["server"]["image"] is False
+
+
 def test_tools_are_those_that_workloads_declare() -> None:
     workloads = {name: registry.workload(name) for name in ("web", "fio-4k", "pods-stream", "pod-network")}
     assert contents.tools_by_role(workloads) == {

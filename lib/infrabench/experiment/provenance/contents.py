@@ -35,7 +35,8 @@ TIMEOUT_S = 90.0  # of one place, the largest programs of a cluster on a slow di
 SCRIPT = r"""
 PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 sum() {
-  real=$(readlink -f "$2") || real=$2
+  real=$2
+  [ ! -L "$2" ] || real=$(readlink -f "$2")
   case $real in
     */bin/snap) printf 'missing\t%s\tit is called through snap, which has no file of its own for it\n' "$1"; return ;;
   esac
@@ -145,7 +146,7 @@ def _questions(
 ) -> Iterable[Question]:  # fmt: skip
     own = {each.name: each for each in site.hosts.values()}
     of_hosts: dict[str, dict[str, None]] = {name: {} for name in own}
-    of_lab = site.kind == "lab"
+    of_lab, guest = site.kind == "lab", (site.facts.get("guest_image") or {}).get("hash")
     for system, deployment in deployments.items():
         made: dict[str, dict[str, Any]] = {"targets": {}, "hosts": {}}
         found["systems"][system] = made
@@ -159,7 +160,7 @@ def _questions(
             elif not target.prefix:
                 hosts.setdefault(target.host.name, (target.host, {}))[1].update(dict.fromkeys(names))
             elif names or role == "server":
-                image = of_lab or bool(deployment.facts.get("image"))
+                image = of_lab or (guest is not None and deployment.facts.get("image") == guest)
                 yield Question(target.host, target.run, names, True, image, _keep(made["targets"], role))
         for name, (host, programs) in hosts.items():
             is_own = own.get(name) is host
