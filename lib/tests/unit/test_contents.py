@@ -19,7 +19,7 @@ from infrabench import cli, registry
 from infrabench.core import Deployment, Host, LedgerError, Result, Target
 from infrabench.experiment.provenance import comparability, contents
 from infrabench.experiment.provenance.content_changes import changes, differing_packages
-from infrabench.experiment.provenance.contents import Lists, Question, ask, collect_contents
+from infrabench.experiment.provenance.contents import PackageLists, PlaceQuestion, ask, collect_contents
 from infrabench.ledger import records
 from infrabench.machines.hosts.host import LocalHost
 from tests.support.fakes import PLUGINS, FakeSite, MemoryHost, interrupt_session, run_session
@@ -54,15 +54,15 @@ def write_program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def ask_place(folder: Path, *programs: str, packages: bool = True) -> tuple[dict[str, Any], Lists]:
+def ask_place(folder: Path, *programs: str, packages: bool = True) -> tuple[dict[str, Any], PackageLists]:
     assert FOLDERS in contents.SCRIPT
 
     def run(argv: tuple[str, ...], timeout_s: float) -> Result:
         script = argv[2].replace(FOLDERS, f"PATH={folder}")
         return LocalHost().run((*argv[:2], script, *argv[3:]), timeout_s=timeout_s)
 
-    lists = Lists()
-    return ask(Question(LocalHost(), run, programs, packages, image=True, keep=lambda _: None), lists), lists
+    lists = PackageLists()
+    return ask(PlaceQuestion(LocalHost(), run, programs, packages, image=True, keep=lambda _: None), lists), lists
 
 
 def test_a_place_says_packages_that_are_installed_and_checksums_of_programs(place: Path) -> None:
@@ -121,8 +121,8 @@ def test_a_place_that_does_not_answer_is_not_half_known(status: int | None, prin
     def run(argv: tuple[str, ...], timeout_s: float) -> Result:
         return Result(argv, status, printed, b"no shell", time.time(), 0.1, timed_out=status is None)
 
-    lists = Lists()
-    found = ask(Question(LocalHost(), run, ("tool",), True, image=False, keep=lambda _: None), lists)
+    lists = PackageLists()
+    found = ask(PlaceQuestion(LocalHost(), run, ("tool",), True, image=False, keep=lambda _: None), lists)
     assert found["missing"]["all"].startswith(said)
     assert (found["packages"], found["programs"], lists.known) == (None, {}, {})
 

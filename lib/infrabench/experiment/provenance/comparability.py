@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from infrabench.core import InfrabenchError, SchemaError, canonical
-from infrabench.experiment.provenance.content_changes import Change, changes
+from infrabench.experiment.provenance.content_changes import ContentChange, changes
 from infrabench.ledger import records
 from infrabench.ledger.codes import CODE, known_codes
 
@@ -80,7 +80,7 @@ FEW = 4  # packages of a list that are named where not all are asked for
 class Difference:
     """One key whose value is not the same in both sessions; `checked`: it has to be.
 
-    `named`: it says what was measured, and is shown although it is only reported; `packages`: see `Change`.
+    `named`: it says what was measured, and is shown although it is only reported; `packages`: see `ContentChange`.
     """
 
     where: str  # a host's name, "system NAME", "suite", "asked" or "site"
@@ -310,7 +310,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def describe(each: Difference | Change, *, every: bool = False) -> str:
+def describe(each: Difference | ContentChange, *, every: bool = False) -> str:
     """Return both values of a difference in a line: of packages how many differ, and the first of them.
 
     `every`: all packages, a line each.

@@ -16,7 +16,7 @@ MOST_PLACES = 8  # that are named
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ContentChange:
     """A program, or packages, that are not the same.
 
     `checked`: trials of one and of the other are not comparable. `packages`: those that differ, each with its versions;
@@ -31,7 +31,7 @@ class Change:
     packages: tuple[str, ...] = ()
 
 
-def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
+def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[ContentChange]:
     """Return what differs between the contents of two sessions, or of two runs of one, at the places that both have.
 
     Checked are programs, and packages of images that were made for it. Packages of a host of one's own are not: it has
@@ -51,13 +51,13 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
         if all(digests) and digests[0] != digests[1]:
             lists.setdefault((*digests, bool(old.get("image") and new.get("image"))), []).append(name)
     found = [
-        Change(_join(places), f"program {program}", first, second, checked)
+        ContentChange(_join(places), f"program {program}", first, second, checked)
         for (program, first, second, checked), places in programs.items()
     ]
     for (first, second, checked), places in lists.items():
         rows = then.get(PACKAGES, {}).get(first, []), now.get(PACKAGES, {}).get(second, [])
         summary = [f"{len(each)} {digest[:SHORT]}" for each, digest in zip(rows, (first, second), strict=True)]
-        found.append(Change(_join(places), PACKAGES, *summary, checked, tuple(differing_packages(*rows))))
+        found.append(ContentChange(_join(places), PACKAGES, *summary, checked, tuple(differing_packages(*rows))))
     return found
 
 

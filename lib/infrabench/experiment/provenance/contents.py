@@ -71,7 +71,7 @@ done
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PlaceQuestion:
     """What a place is asked for; `keep` takes the answer."""
 
     host: Host
@@ -83,7 +83,7 @@ class Question:
 
 
 @dataclass
-class Lists:
+class PackageLists:
     """Lists of packages by their digest."""
 
     known: dict[str, list[str]] = field(default_factory=dict)
@@ -123,14 +123,14 @@ def collect_contents(
     `roles`: the targets of each deployment's trials; `tools`: see `tools_by_role`. What a place does not say is under
     its ``missing``. Raises `SiteError` when a host cannot be reached.
     """
-    lists = Lists()
+    lists = PackageLists()
     found: dict[str, Any] = {PACKAGES: lists.known, "hosts": {}, "systems": {}}
     questions = list(_questions(site, deployments, roles, tools, found))
-    by_host: dict[int, list[Question]] = {}
+    by_host: dict[int, list[PlaceQuestion]] = {}
     for each in questions:
         by_host.setdefault(id(each.host), []).append(each)
 
-    def ask_all(asked: Sequence[Question]) -> list[dict[str, Any]]:
+    def ask_all(asked: Sequence[PlaceQuestion]) -> list[dict[str, Any]]:
         return [ask(each, lists) for each in asked]
 
     for asked, answers in zip(by_host.values(), parallel.run_all(ask_all, by_host.values()), strict=True):
@@ -143,7 +143,7 @@ def collect_contents(
 def _questions(
     site: Site, deployments: Mapping[str, Deployment], roles: Mapping[str, Mapping[str, Target]],
     tools: Mapping[str, Sequence[str]], found: dict[str, Any],
-) -> Iterable[Question]:  # fmt: skip
+) -> Iterable[PlaceQuestion]:  # fmt: skip
     own = {each.name: each for each in site.hosts.values()}
     of_hosts: dict[str, dict[str, None]] = {name: {} for name in own}
     of_lab, guest = site.kind == "lab", (site.facts.get("guest_image") or {}).get("hash")
@@ -161,20 +161,20 @@ def _questions(
                 hosts.setdefault(target.host.name, (target.host, {}))[1].update(dict.fromkeys(names))
             elif names or role == "server":
                 image = of_lab or (guest is not None and deployment.facts.get("image") == guest)
-                yield Question(target.host, target.run, names, True, image, _keep(made["targets"], role))
+                yield PlaceQuestion(target.host, target.run, names, True, image, _keep(made["targets"], role))
         for name, (host, programs) in hosts.items():
             is_own = own.get(name) is host
             if programs or not is_own:
-                yield Question(host, host.run, tuple(programs), not is_own, of_lab, _keep(made["hosts"], name))
+                yield PlaceQuestion(host, host.run, tuple(programs), not is_own, of_lab, _keep(made["hosts"], name))
     for name, host in own.items():
-        yield Question(host, host.run, tuple(of_hosts[name]), True, of_lab, _keep(found["hosts"], name))
+        yield PlaceQuestion(host, host.run, tuple(of_hosts[name]), True, of_lab, _keep(found["hosts"], name))
 
 
 def _keep(into: dict[str, Any], key: str) -> Callable[[dict[str, Any]], None]:
     return lambda place: into.update({key: place})
 
 
-def ask(question: Question, lists: Lists) -> dict[str, Any]:
+def ask(question: PlaceQuestion, lists: PackageLists) -> dict[str, Any]:
     """Return what a place says of itself; its list of packages goes into `lists`."""
     wanted = "yes" if question.packages else "no"
     result = question.run(("sh", "-c", SCRIPT, "sh", wanted, *question.programs), timeout_s=TIMEOUT_S)
