@@ -20,7 +20,7 @@ from tests.support.fakes import stop_after
 pytestmark = pytest.mark.timeout(600)
 ENGINE = {"docker", "dockerd", "containerd", "containerd-shim-runc-v2", "runc"}
 TOOLS = {"sysbench", "ib-stream"}
-MOST_S = 5.0  # 1 s on two processors
+MOST_S = 10.0  # measured: 2 s on two busy processors
 
 
 def measure(site: Site, folder: Path, stop: int | None = None) -> Path:
