@@ -227,7 +227,7 @@ def make_freezer(host: Host, folders: Mapping[str, str]) -> tuple[Callable[[], N
     ::
 
         pause, resume = containers.make_freezer(host, folders)
-        yield Deployment("podman", {"server": target}, facts, pause, resume)
+        yield Deployment("podman", {"server": target}, facts, pause, resume, [(host, ("podman", "conmon", "crun"))])
     """
     if "freezer" in folders:
         file, frozen, thawed = f"{folders['freezer']}/freezer.state", "FROZEN", "THAWED"

@@ -62,7 +62,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser = add("diff", diff, text, "lab-quick-2026-11-rounds lab-quick-2026-11-aa")
     add_session(parser, "first", metavar="A")
     add_session(parser, "second", "another one", metavar="B")
-    parser.add_argument("--all", action="store_true", help="also what may differ, and is only reported")
+    parser.add_argument("--all", action="store_true", help="also what may differ, and every package")
     parser = add("remove", remove, "remove sessions made on this machine", "pilot")
     add_sessions(parser, "name or folder of a session", nargs="+")
     parser.add_argument("--yes", action="store_true", help="do not ask")
@@ -189,10 +189,9 @@ def diff(arguments: Namespace) -> Iterator[str]:
     first, second = (catalogue.find(None, name) for name in (arguments.first, arguments.second))
     found = comparability.differences(first, second)
     for each in found:
-        if each.checked or arguments.all:
+        if each.checked or each.named or arguments.all:
             mark = "must agree" if each.checked else "reported"
-            one, two = comparability.shown(each.first), comparability.shown(each.second)
-            yield f"{mark:11s} {each.where} {each.key}: {one} | {two}"
+            yield f"{mark:11s} {each.where} {each.key}: {comparability.describe(each, every=arguments.all)}"
     checked = [each for each in found if each.checked]
     if checked:
         raise comparability.NotComparable([first.name, second.name], checked)

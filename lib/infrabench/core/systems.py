@@ -10,7 +10,7 @@ from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any, Protocol
 
 from infrabench.core.errors import NotRunnable, ProvisionError
-from infrabench.core.hosts import Target
+from infrabench.core.hosts import Host, Target
 
 if TYPE_CHECKING:
     from infrabench.core.sites import Site
@@ -38,13 +38,18 @@ class DeploySpec:
 
 @dataclass
 class Deployment:
-    """A system made ready on a site."""
+    """A system made ready on a site.
+
+    `programs` are those that it consists of, for a session keeps their checksums: hosts, each with names in its PATH,
+    files, patterns of files (``/usr/lib/*/liblxc.so.1``), and files by another name (``pod image=/opt/tools.tar``).
+    """
 
     system: str
     targets: Mapping[str, Target]
     facts: Mapping[str, Any]  # versions, storage driver, network mode, effective limits
     pause: Any = None  # () -> None; both None when the system has nothing to pause
     resume: Any = None
+    programs: Sequence[tuple[Host, Sequence[str]]] = ()
 
 
 class System(Protocol):

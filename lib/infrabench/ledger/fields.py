@@ -17,6 +17,7 @@ from infrabench.ledger.codes import code_labels
 from infrabench.ledger.files import LARGEST_DOCUMENT
 
 Check = Callable[[Any], bool]
+PACKAGES = "packages"
 MADE_BY_ANALYSIS = ("pooled", "view")  # keys that no recorded session has
 
 
@@ -71,6 +72,24 @@ def check_deployments(path: Path, data: Any) -> None:
     _check(path, {"content": data}, {"content": _is_map(is_label, has_facts)})
 
 
+def check_contents(path: Path, data: Any) -> None:
+    """Raise `LedgerError` when ``contents.json`` does not say packages and programs of places."""
+    program = _has(path=_is_text, sha256=_is_text)
+    missing, optional = _is_map(_is_text, _is_text), {PACKAGES: _or_none(_is_text), "image": _is_flag}
+
+    def is_place(value: Any) -> bool:
+        return _has(programs=_is_map(_is_text, program), missing=missing)(value) and all(
+            of(value[name]) for name, of in optional.items() if name in value
+        )
+
+    places = _is_map(_is_text, is_place)
+    fields: dict[str, Check] = {
+        PACKAGES: _is_map(_is_text, _is_list(lambda line: _is_text(line) and len(line.split()) == 3)),
+        "hosts": places, "systems": _is_map(is_label, _has(targets=places, hosts=places)),
+    }  # fmt: skip
+    _check(path, data, fields, required=True)
+
+
 def _check(path: Path, data: Any, fields: Mapping[str, Check], *, required: bool = False) -> None:
     if not isinstance(data, dict):
         raise LedgerError(f"{path} holds a {type(data).__name__}, not fields; restore it from a copy")
@@ -92,6 +111,10 @@ def _is_count(value: Any) -> bool:
 
 def _is_true(value: Any) -> bool:
     return value is True
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
 
 
 def _is_pair(value: Any) -> bool:

@@ -12,7 +12,15 @@ from typing import Any
 from infrabench.core import LedgerError, Trial, TrialRecord
 from infrabench.ledger.checksums import SUMS, parse_sums
 from infrabench.ledger.codes import CODE
-from infrabench.ledger.fields import check_deployments, check_note, check_session, disagreements, load_json, parse_json
+from infrabench.ledger.fields import (
+    check_contents,
+    check_deployments,
+    check_note,
+    check_session,
+    disagreements,
+    load_json,
+    parse_json,
+)
 from infrabench.ledger.files import TMP, list_files, read_file
 
 FORMAT = 1  # of session folders; a later version of the suite may write another
@@ -21,6 +29,7 @@ SESSION, PLAN, BLOCKS, RECORD = "session.json", "plan.jsonl", "blocks", "trial.j
 EXTRA, DISCARDED, LOOK, PROBE = "extra", "discarded", "look", "probe"  # what a file in ``blocks/`` says of its block
 NOTES = (DISCARDED, LOOK, PROBE, CODE)
 DEPLOYMENTS = "deployments"  # the provenance of systems; that of a host has its name
+CONTENTS = "contents"  # packages and programs: see `experiment.provenance.contents`
 LARGEST_LISTED = 2**30  # bytes of everything but trials: it is in memory at once
 
 
@@ -160,6 +169,8 @@ def read_provenance(folder: Path, name: str) -> dict[str, Any]:
         raise LedgerError(f"{path} holds a {type(data).__name__}, not fields; restore it from a copy")
     if name.partition(".")[0] == DEPLOYMENTS:
         check_deployments(path, data)
+    if name.partition(".")[0] == CONTENTS:
+        check_contents(path, data)
     return data
 
 

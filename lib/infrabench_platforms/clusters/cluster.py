@@ -19,10 +19,12 @@ from infrabench.machines.hosts import parallel
 from infrabench.machines.hosts.host import run_checked
 from infrabench_platforms.clusters import control, workers
 from infrabench_platforms.clusters.hosts import last_words
+from infrabench_platforms.clusters.runtimes import CNI_BIN, PROGRAMS
 from infrabench_platforms.clusters.workers import Worker
 
 ASK_S = 30.0
 NODES = ("worker1", "worker2")
+PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 REGISTER_S = 40.0
 READY_S = 120.0
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -121,6 +123,30 @@ def bring_up(machines: Machines, runtime: str = "containerd", handlers: Sequence
         raise ProvisionError(f"{error}. Their kubelets said last: {told}") from error
     log.debug("the cluster stands after %.1f s", time.monotonic() - begin)
     return cluster
+
+
+def list_programs(cluster: Cluster) -> list[tuple[Host, tuple[str, ...]]]:
+    """Return the hosts of a cluster of its own, with what runs there and the archives of its pods' images.
+
+    See `Deployment.programs`. Nodes of the lab see the same folders, so that one worker tells of both.
+    """
+    machines = cluster.machines
+    if machines is None:
+        return []
+    kubernetes = machines.tools["kubernetes"]
+    others = [f"{folder}/*" for part, folder in machines.tools.items() if part not in ("kubernetes", "etcd")]
+    images = [f"pod image {kind}={path}" for kind, (_, path) in machines.images.items()]
+    low = [
+        name for handler in PROGRAMS.values() for name in handler if any(name in w.handlers for w in cluster.workers)
+    ]
+    kata = [file for each in cluster.workers[:1] if each.kata for file in (each.kata.shim, *each.kata.files)]
+    worker = (
+        *(f"{kubernetes}/{name}" for name in ("kubelet", "kube-proxy")), *others, *low, *kata,
+        *(f"{CNI_BIN}/{name}" for name in ("bridge", "host-local")), *images,
+    )  # fmt: skip
+    plane = (*(f"{kubernetes}/{name}" for name in PLANE), f"{machines.tools['etcd']}/*")
+    workers = cluster.workers[:1] if machines.embedded else cluster.workers
+    return [(cluster.kubectl.host, plane), *((each.host, worker) for each in workers)]
 
 
 def wait_ready(cluster: Cluster) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from infrabench.core import CommandFailed, Deployment, DeploySpec, Host, NotRunnable, ProvisionError, Site, Target
 from infrabench_platforms.clusters import hosts, pods, remote, workers
-from infrabench_platforms.clusters.cluster import Cluster, Kubectl, make_resume
+from infrabench_platforms.clusters.cluster import Cluster, Kubectl, list_programs, make_resume
 from infrabench_platforms.clusters.cni import CNI, standing
 from infrabench_platforms.systems import _namespace
 
@@ -115,7 +115,8 @@ def _populated(cluster: Cluster, spec: DeploySpec, cni: CNI, image: str) -> Depl
     targets = find_targets(cluster, cni, spec, image, _namespace.running(cluster.kubectl))
     _check_limits(targets, spec)
     capabilities = verify_network(cni.name, targets, enforces=cni.enforces, joins_nodes=cni.joins_nodes)
-    return Deployment(cni.name, targets, _facts(cluster, cni, spec, image, targets, capabilities))
+    facts = _facts(cluster, cni, spec, image, targets, capabilities)
+    return Deployment(cni.name, targets, facts, programs=list_programs(cluster))
 
 
 def find_targets(

@@ -30,7 +30,7 @@ from typing import Any
 from infrabench.core import Deployment, DeploySpec, Host, InfrabenchError, Machines, NotRunnable, Site, Target, wait
 from infrabench_platforms.clusters.hosts import counters, push
 from infrabench_platforms.stores import on_host, upload
-from infrabench_platforms.stores.node import ceph_vm, guest, krbd, zfs_kernel, zfs_vm
+from infrabench_platforms.stores.node import ceph_vm, guest, krbd, zfs, zfs_kernel, zfs_vm
 from infrabench_platforms.stores.node.ceph_cluster import IMAGE, POOL
 from infrabench_platforms.stores.node.config import Config
 
@@ -112,7 +112,11 @@ class StorageSystem:
             }  # fmt: skip
             used = counters(host) if machines.embedded else ()
             target = Target("server", host, address=host.address, lifecycle=lifecycle, counters=used)
-            made = Deployment(self.name, {"server": target}, _facts(spec, machines, engine, told))
+            programs = list(on_host.programs(self.name.removesuffix("-vm")))
+            if engine.module == "zfs":
+                programs += [zfs.SERVER, engine.options.get("plugin", zfs.PLUGIN), "/usr/lib/*/libzpool.so.?"]
+            facts = _facts(spec, machines, engine, told)
+            made = Deployment(self.name, {"server": target}, facts, programs=[(host, programs)])
             made.pause, made.resume = _switches(host, config, machines)
             yield made
 

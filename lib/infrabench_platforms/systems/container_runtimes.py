@@ -19,7 +19,7 @@ from typing import Any
 
 from infrabench.core import Deployment, DeploySpec, Limits, NotRunnable, ProvisionError, Site, Target
 from infrabench_platforms.clusters import hosts, kata, pods, remote, runtimes, workers
-from infrabench_platforms.clusters.cluster import Cluster, Kubectl, make_resume
+from infrabench_platforms.clusters.cluster import Cluster, Kubectl, list_programs, make_resume
 from infrabench_platforms.clusters.cni import standing
 from infrabench_platforms.systems import _namespace, bridge
 
@@ -180,11 +180,8 @@ def _populated(cluster: Cluster, spec: DeploySpec, pair: Pair, image: str) -> De
     if folder := os.environ.get(pods.YCRUNCHER):
         lifecycle["y-cruncher"] = (f"{folder}/y-cruncher",)
     targets["control"] = Target("control", kubectl.host, lifecycle=lifecycle, pods=most)
-    return Deployment(
-        pair.name,
-        targets,
-        _facts(cluster, pair, spec, image, status, {**inside, "pods_that_fit": f"{most}: {reason}"}, emulated),
-    )
+    facts = _facts(cluster, pair, spec, image, status, {**inside, "pods_that_fit": f"{most}: {reason}"}, emulated)
+    return Deployment(pair.name, targets, facts, programs=list_programs(cluster))
 
 
 def _population(

@@ -20,6 +20,7 @@ IMAGE = "infrabench/guest"
 SOCKET = "/var/run/docker.sock"
 CLIENT_S = 120
 NEEDS = {"server": {"docker": "docker.io"}}
+PARTS = ("docker", "dockerd", "containerd", "containerd-shim-runc-v2", "runc", "docker-init", "docker-proxy")
 
 
 def supported(site: Site) -> str | None:
@@ -55,7 +56,8 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
             limits = containers.verify_limits(target, spec.limits, "docker")
             switches = (container.pause, container.unpause)
             pause, resume = containers.make_freezer(host, folders) if containers.is_root(host) else switches
-            yield Deployment("docker", {"server": target}, _facts(client, host, limits, folders, image), pause, resume)
+            facts = _facts(client, host, limits, folders, image)
+            yield Deployment("docker", {"server": target}, facts, pause, resume, [(host, PARTS)])
         except DockerException as error:
             raise ProvisionError(f"docker on {host.name}: {error}") from error
         finally:

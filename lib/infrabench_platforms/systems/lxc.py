@@ -18,6 +18,7 @@ NAME = "infrabench-lxc"
 BASE = "infrabench-base"
 SPARE = "infrabench-spare-lxc"
 NEEDS = {"server": {"lxc-start": "lxc", "lxc-attach": "lxc", "tar": "tar", "ip": "iproute2"}}
+PARTS = ("lxc-start", "lxc-attach", "lxc-copy", "/usr/lib/*/liblxc.so.1")  # the engine is the library
 
 _UNPACK = """
 set -eu
@@ -116,7 +117,8 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
             target = Target("server", host, _enter(NAME), spec.address, lifecycle)
             limits = containers.verify_limits(target, spec.limits, "lxc")
             pause, resume = containers.make_freezer(host, folders)
-            yield Deployment("lxc", {"server": target}, _facts(host, limits, folders, image), pause, resume)
+            facts = _facts(host, limits, folders, image)
+            yield Deployment("lxc", {"server": target}, facts, pause, resume, [(host, PARTS)])
         finally:
             unpacked = () if containers.keeps_image(site) else (BASE,)
             containers.run_script(host, _REMOVE, HOME, NAME, SPARE, *unpacked, timeout_s=60)

@@ -58,6 +58,7 @@ class ContainerManager:
     client: str  # its program
     sockets: tuple[str, ...]  # where the daemon may listen
     NEEDS: Mapping[str, Mapping[str, str]]
+    parts: tuple[str, ...]  # programs and libraries that it consists of
 
     @property
     def instance(self) -> str:
@@ -109,7 +110,7 @@ class ContainerManager:
                 limits = containers.verify_limits(target, spec.limits, self.name)
                 pause, resume = containers.make_freezer(host, folders)
                 facts = _facts(self, client, host, limits, folders, image)
-                yield Deployment(self.name, {"server": target}, facts, pause, resume)
+                yield Deployment(self.name, {"server": target}, facts, pause, resume, [(host, self.parts)])
             except LXDAPIException as error:
                 raise ProvisionError(f"{self.name} on {host.name}: {error}") from error
             finally:
@@ -274,6 +275,7 @@ FAMILY = {
     "lxd": ContainerManager(
         "lxd", "LXD", "lxc", ("/var/lib/lxd/unix.socket", "/var/snap/lxd/common/lxd/unix.socket"),
         {"server": {"lxc": "lxd-client", "ip": "iproute2", "lxd": "lxd", "newuidmap": "uidmap"}},
+        ("lxc", "lxd", "/usr/lib/*/liblxc.so.1"),
     ),
     "incus": ContainerManager(
         "incus", "Incus", "incus", ("/var/lib/incus/unix.socket",),
@@ -283,5 +285,6 @@ FAMILY = {
                 "newuidmap": "uidmap",
             },
         },
+        ("incus", "/usr/libexec/incus/incusd", "/usr/lib/*/liblxc.so.1"),
     ),
 }  # fmt: skip

@@ -119,7 +119,8 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
             target = Target("server", host, (*PODMAN, "exec", NAME), spec.address, lifecycle)
             limits = containers.verify_limits(target, spec.limits, "podman")
             pause, resume = containers.make_freezer(host, folders)
-            yield Deployment("podman", {"server": target}, _facts(host, limits, folders, image, runtime), pause, resume)
+            facts, programs = _facts(host, limits, folders, image, runtime), ("podman", "conmon", runtime)
+            yield Deployment("podman", {"server": target}, facts, pause, resume, [(host, programs)])
         finally:
             _remove(host)
             if not containers.keeps_image(site):

@@ -20,6 +20,7 @@ import pytest
 from infrabench.core import Host, Result, SiteError, Stream, Study
 from infrabench.experiment.execution import session
 from infrabench.experiment.execution.progress import OnProgress, Progressed
+from infrabench.experiment.provenance import contents
 from infrabench.machines.hosts.host import LocalHost
 from infrabench_platforms.lab import go_tools
 
@@ -149,7 +150,7 @@ def _without_prefix(argv: Sequence[str]) -> tuple[float, tuple[str, ...]]:
 
 
 def _answer(argv: tuple[str, ...], inner: tuple[str, ...]) -> Said:
-    if inner in REPEATED or inner == ("python3", "-c", probe("facts")):
+    if inner in REPEATED or inner == ("python3", "-c", probe("facts")) or inner[:3] == ("sh", "-c", contents.SCRIPT):
         return _repeat(argv)
     if inner[:3] == ("python3", "-c", probe("drift")):
         return 0, json.dumps({"bytes": 2**18, "seconds": float(inner[3])}).encode() + b"\n", b""

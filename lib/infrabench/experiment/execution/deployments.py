@@ -47,7 +47,9 @@ class Fleet:
             targets = {
                 role: replace(each, prefix=(*each.prefix, *variant.prefix)) for role, each in made.targets.items()
             }
-            self.deployments[label] = Deployment(label, targets, {**made.facts, "variant": asdict(variant)})
+            self.deployments[label] = Deployment(
+                label, targets, {**made.facts, "variant": asdict(variant)}, programs=made.programs
+            )
 
     def system(self, label: str) -> str:
         """Return the system that a label stands for."""

@@ -39,7 +39,7 @@ from infrabench.experiment.execution import blocks, preflight
 from infrabench.experiment.execution.deployments import Fleet, deployed
 from infrabench.experiment.execution.progress import OnProgress
 from infrabench.experiment.execution.runner import LookAt, Ready, Runner, end_orphans
-from infrabench.experiment.provenance import code, collect
+from infrabench.experiment.provenance import code, collect, contents
 from infrabench.ledger import catalogue
 from infrabench.ledger.codes import CODE
 from infrabench.ledger.records import FORMAT, absences, not_applicable
@@ -209,7 +209,11 @@ def carry_out(
                         log.warning("%s on %s: %s", name, system, sentence)
                 for sentence in preflight.compare_tools(ready.tools):
                     log.warning("%s", sentence)
-                collect.store(stored, site, fleet.deployments, ready.tools, untested, fleet.evidence, suite)
+                roles = {name: preflight.roles(site, each) for name, each in fleet.deployments.items()}
+                content = contents.collect_contents(
+                    site, fleet.deployments, roles, contents.tools_by_role(ready.workloads)
+                )
+                collect.store(stored, site, fleet.deployments, ready.tools, untested, fleet.evidence, suite, content)
                 if first:
                     blocks.add_promised(stored, ready.design)
                     blocks.discard_interrupted(stored, study, ready.design)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -13,13 +14,17 @@ from typing import Any
 
 from infrabench import registry
 from infrabench.core import CommandFailed, Deployment, Host, LedgerError, Site, SiteError, canonical
+from infrabench.experiment.provenance import comparability, contents
 from infrabench.experiment.provenance.comparability import DEPLOYED, MUST_AGREE
-from infrabench.ledger.records import DEPLOYMENTS, read_provenance
+from infrabench.experiment.provenance.content_changes import changes
+from infrabench.ledger.records import CONTENTS, DEPLOYMENTS, read_provenance
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.hosts.remote_shell import probe
 from infrabench.machines.sites import redaction
 
 PACKAGES = ("infrabench", "fabric", "paramiko", "docker", "pylxd", "numpy")
+
+log = logging.getLogger(__name__)
 
 
 def of_host(host: Host) -> dict[str, Any]:
@@ -64,14 +69,16 @@ def of_suite() -> dict[str, Any]:
 def store(
     stored: SessionFolder, site: Site, deployments: Mapping[str, Deployment], tools: Mapping[str, Mapping[str, str]],
     untested: Mapping[str, Mapping[str, str]], evidence: Mapping[str, str], suite: Mapping[str, Any],
+    content: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Store what hosts, deployments, site and suite say; when a session goes on, compare them with its start first.
 
     `tools` and `untested` are by system and workload: the tool's version, and what is said of one whose output no test
     has. `evidence`: system that could not run -> what it left to say; it becomes ``not-run.json``, line by line.
-    `suite`: see `of_suite`.
+    `suite`: see `of_suite`; `content`: see `contents.collect_contents`. It is stored once, and again only where it has
+    changed in what may.
 
-    Raises `LedgerError` when a host or a tool has changed.
+    Raises `LedgerError` when a host, a tool, a program, or the packages of an image have changed.
     """
     folder = stored.path
     number = len(list(folder.glob("provenance/suite*.json")))
@@ -99,6 +106,11 @@ def store(
     for name, now in found.items():
         if number and name not in ("site", "not-run") and (folder / "provenance" / f"{name}.json").exists():
             check_unchanged(name, read_provenance(folder, name), now)
+    content = contents.redact(content, site.private)
+    begun = read_provenance(folder, CONTENTS) if number else {}
+    check_contents(begun, content)
+    if content != begun:
+        found[CONTENTS] = content
     found["suite"] = suite  # last: its presence says that the others are there
     for name, data in found.items():
         path = f"provenance/{name}{f'.resumed-{number}' if number else ''}.json"
@@ -124,6 +136,22 @@ def check_unchanged(name: str, then: Mapping[str, Any], now: Mapping[str, Any]) 
                 f"{where} has changed since this session began ({'; '.join(changed)}): its trials would not be "
                 "comparable. Start another session"
             )
+
+
+def check_contents(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise `LedgerError` when programs, or packages of images, are not those that the session began with.
+
+    What has changed and may is a warning.
+    """
+    found = changes(then, now)
+    texts = {each: f"{each.where} {each.key}: {comparability.describe(each)}" for each in found}
+    if checked := [text for each, text in texts.items() if each.checked]:
+        raise LedgerError(
+            f"what is measured has changed since this session began ({'; '.join(checked)}): its trials would not be "
+            "comparable. Start another session"
+        )
+    for text in texts.values():
+        log.warning("changed since this session began: %s", text)
 
 
 def _at(facts: Any, path: Sequence[str]) -> Any:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from infrabench.core import InfrabenchError, SchemaError, canonical
+from infrabench.experiment.provenance.content_changes import ContentChange, changes
 from infrabench.ledger import records
 from infrabench.ledger.codes import CODE, known_codes
 
@@ -64,23 +65,31 @@ DEPLOYED = ("version", "release", "node_image", "image", "storage", "limits")  #
 
 # What the trials of two sessions have to share before their numbers are put together.
 ASKED = ("study", "baseline", "cases", "limits", "guards", "margins", "primary", "variants")
-NOT_HOSTS = ("deployments", "not-run", "site", "suite")
+NOT_HOSTS = ("deployments", "not-run", "site", "suite", records.CONTENTS)
 # Different by nature, or said better elsewhere.
 IGNORED = (
     *("time_s", "uptime_s", "boot_id", "missing", "load", "address", "name", "cpu.flags", "memory.available_bytes"),
     *("network.veth", "cgroups"),  # names that a kernel or an engine makes up anew each time
+    *("clock.offset_s", "clock.max_error_s", "clock.estimated_error_s", "clock.frequency_ppm"),
 )
+PARTS = ("versions", "components")  # facts of a system that name programs: shown although they are only reported
+FEW = 4  # packages of a list that are named where not all are asked for
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One key whose value is not the same in both sessions; `checked`: it has to be."""
+    """One key whose value is not the same in both sessions; `checked`: it has to be.
+
+    `named`: it says what was measured, and is shown although it is only reported; `packages`: see `ContentChange`.
+    """
 
     where: str  # a host's name, "system NAME", "suite", "asked" or "site"
     key: str
     first: Any
     second: Any
     checked: bool
+    named: bool = False
+    packages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +121,8 @@ def differences(first: Path, second: Path) -> list[Difference]:
     """
     one, two = _read(first), _read(second)
     found = [*_request_differences(one.session, two.session), *_fact_differences(one, two), *_codes(one, two)]
+    for each in changes(one.contents, two.contents):
+        found.append(Difference(each.where, each.key, each.first, each.second, each.checked, True, each.packages))
     return sorted(found, key=lambda d: not d.checked)
 
 
@@ -216,6 +227,7 @@ class _Provenance(NamedTuple):
     systems: dict[str, dict[str, Any]]
     suite: dict[str, Any]
     codes: list[Mapping[str, str]]
+    contents: dict[str, Any]  # nothing in sessions of before that was kept
 
 
 def _read(folder: Path) -> _Provenance:
@@ -226,6 +238,7 @@ def _read(folder: Path) -> _Provenance:
         session, {name: _flat(records.read_provenance(folder, name)) for name in names},
         {name: {**_flat(each["facts"]), **_flat(each["tools"], "tools.")} for name, each in deployments.items()},
         _flat(records.read_provenance(folder, "suite")), known_codes(session, records.read_blocks(folder, CODE)),
+        records.read_provenance(folder, records.CONTENTS),
     )  # fmt: skip
 
 
@@ -245,7 +258,8 @@ def _fact_differences(one: _Provenance, two: _Provenance) -> Iterator[Difference
                 if then.get(key) != now.get(key) and not key.startswith(IGNORED):
                     both = not key.startswith("tools.") or (key in then and key in now)
                     is_checked = both and (key in checked or (bool(where) and key.split(".")[0] in checked))
-                    yield Difference(where + name, key, then.get(key), now.get(key), is_checked)
+                    is_part = bool(where) and key.split(".")[0] in PARTS
+                    yield Difference(where + name, key, then.get(key), now.get(key), is_checked, is_part)
 
 
 def _codes(one: _Provenance, two: _Provenance) -> Iterator[Difference]:
@@ -294,3 +308,17 @@ def shown(value: Any) -> str:
     """Return a value of a difference in at most 60 characters."""
     text = "nothing" if value is None else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def describe(each: Difference | ContentChange, *, every: bool = False) -> str:
+    """Return both values of a difference in a line: of packages how many differ, and the first of them.
+
+    `every`: all packages, a line each.
+    """
+    if not each.packages:
+        return f"{shown(each.first)} | {shown(each.second)}"
+    count = f"{each.first.split()[0]} and {each.second.split()[0]}, {len(each.packages)} differ"
+    if every:
+        return f"{count}" + "".join(f"\n            {package}" for package in each.packages)
+    left = len(each.packages) - FEW
+    return f"{count}: {'; '.join(each.packages[:FEW])}" + (f"; and {left} more (--all lists them)" if left > 0 else "")

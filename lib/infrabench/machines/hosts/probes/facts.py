@@ -3,6 +3,7 @@
 What cannot be read is null, with the reason under ``missing``: never absent, never guessed.
 """
 
+import ctypes
 import glob
 import json
 import os
@@ -57,6 +58,11 @@ MACHINE_FILES = {
     "smt": "/sys/devices/system/cpu/smt/control",
 }
 CPU_KEYS = ("model name", "vendor_id", "cpu family", "model", "stepping", "microcode", "cpu MHz", "flags")
+UNSYNCHRONISED, NANOSECONDS = 0x40, 0x2000  # status bits of adjtimex(2)
+CHRONY = ["chronyc", "-c", "tracking"]
+CHRONY_OFFSET, CHRONY_FIELDS = 4, 14  # chronyc(1): reference, name, stratum, time, offset of the system's clock, ...
+DIMMS = ["dmidecode", "--type", "memory"]
+DIMM_KEYS = ("Size", "Type", "Speed", "Configured Memory Speed")  # none that tells one module from all others
 VULNERABILITIES = "/sys/devices/system/cpu/vulnerabilities/*"
 
 
@@ -115,6 +121,65 @@ def memory():
     rows = (line.split() for line in text("/proc/meminfo").splitlines())
     sizes = {row[0][:-1]: int(row[1]) * 1024 for row in rows if len(row) == 3}
     return {"total_bytes": sizes["MemTotal"], "swap_bytes": sizes["SwapTotal"]}
+
+
+class Timex(ctypes.Structure):
+    """The beginning of struct timex, and room for the rest: see adjtimex(2)."""
+
+    _fields_ = [
+        ("modes", ctypes.c_uint),
+        *((name, ctypes.c_long) for name in ("offset", "freq", "maxerror", "esterror")),
+        ("status", ctypes.c_int),
+        ("rest", ctypes.c_long * 64),
+    ]
+
+
+def clock():
+    """What the kernel says of its clock, which any user may ask; the offset is chrony's where that keeps the time."""
+    told = Timex()
+    if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(told)) < 0:
+        raise OSError(ctypes.get_errno(), "adjtimex")
+    found = {
+        "synchronised": not told.status & UNSYNCHRONISED,
+        "offset_s": abs(told.offset) * (1e-9 if told.status & NANOSECONDS else 1e-6),
+        "offset_by": "adjtimex",
+        "max_error_s": told.maxerror * 1e-6,
+        "estimated_error_s": told.esterror * 1e-6,
+        "frequency_ppm": told.freq / 65536,
+    }
+    if shutil.which(CHRONY[0]):
+        try:
+            fields = said(CHRONY).split(",")
+            if len(fields) == CHRONY_FIELDS:
+                found.update(offset_s=abs(float(fields[CHRONY_OFFSET])), offset_by="chronyc")
+        except (OSError, ValueError, subprocess.TimeoutExpired):  # it is installed, and does not run
+            pass
+    return found
+
+
+def memory_modules():
+    """Count the modules of memory by kind, as the firmware describes them to root."""
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    program = shutil.which(DIMMS[0], path=path)
+    if program is None:
+        raise OSError("there is no dmidecode")
+    done = subprocess.run([program] + DIMMS[1:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=10)  # noqa: RUF005
+    return modules(done.stdout.decode(errors="replace"))
+
+
+def modules(told):
+    """Return the modules in what dmidecode has printed: each kind once, with how many there are."""
+    kinds = {}
+    for part in re.split(r"\n\s*\n", told):
+        rows = (line.strip().partition(": ") for line in part.splitlines())
+        fields = {key: value.strip() for key, _, value in rows if key in DIMM_KEYS}
+        if re.search(r"^Memory Device$", part, re.M) and re.match(r"\d", fields.get("Size", "")):
+            kind = tuple(fields.get(key) for key in DIMM_KEYS)
+            kinds[kind] = kinds.get(kind, 0) + 1
+    if not kinds:
+        raise OSError("dmidecode: " + (told.strip().splitlines() or ["it printed nothing"])[-1].strip())
+    names = ("size", "type", "speed", "configured_speed")
+    return [dict(zip(names, kind), count=count) for kind, count in sorted(kinds.items(), key=str)]  # noqa: B905
 
 
 def mitigations():
@@ -213,6 +278,8 @@ PARTS = {
     "caches": caches,
     "numa": numa,
     "memory": memory,
+    "memory_modules": memory_modules,
+    "clock": clock,
     "mitigations": mitigations,
     "virtualisation": virtualisation,
     "distribution": distribution,
@@ -228,7 +295,7 @@ FILES = {"kernel_settings": KERNEL_FILES, "power": POWER_FILES, "machine": MACHI
 def attempt(found, missing, key, read):
     try:
         found[key.split(".")[-1]] = read()
-    except (OSError, ValueError, IndexError, KeyError, subprocess.TimeoutExpired) as error:
+    except (OSError, ValueError, IndexError, KeyError, AttributeError, subprocess.TimeoutExpired) as error:
         found[key.split(".")[-1]] = None
         missing[key] = str(error)
 
