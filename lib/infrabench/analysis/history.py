@@ -108,9 +108,9 @@ def read_history(
             opened.append(open_session(folder))
             times.append(time)
         except (InfrabenchError, OSError) as error:
-            left_out.append(f"{folder.name} is left out: {error}.")
+            left_out.setdefault(str(error), []).append(folder.name)
     if not opened:
-        raise DesignError(f"no session can be read: {' '.join(left_out)}")
+        raise DesignError(f"no session can be read: {'; '.join(left_out)}")
     data = opened[-1].data
     points = pd.concat(
         [_points(opened[at : at + BATCH], view, metrics, at) for at in range(0, len(opened), BATCH)], ignore_index=True
@@ -123,7 +123,7 @@ def read_history(
         str(data["study"]), str(data["baseline"]), view,
         tuple(dict.fromkeys(name for each in reversed(opened) for name in each.data["systems"])),
         tuple(each.folder.name for each in opened), tuple(times), find_breaks([each.folder for each in opened]),
-        tuple(left_out), points, *(pd.DataFrame(),) * 3,
+        tuple(_left_out(names, why) for why, names in left_out.items()), points, *(pd.DataFrame(),) * 3,
     )  # fmt: skip
     return analyse_history(empty)
 
@@ -248,15 +248,20 @@ def _value(value: Any) -> str:
     return text[:7] if len(text) == HASH and set(text) <= set("0123456789abcdef") else text
 
 
-def _in_order(folders: Sequence[Path]) -> tuple[list[tuple[Path, str]], list[str]]:
-    """The folders with the time at which each session was made, in that order, and what cannot be read."""
-    known, left_out = [], []
+def _in_order(folders: Sequence[Path]) -> tuple[list[tuple[Path, str]], dict[str, list[str]]]:
+    """The folders with the time at which each session was made, in that order; and those not readable, by reason."""
+    known, left_out = list[tuple[Path, str]](), dict[str, list[str]]()
     for folder in folders:
         try:
             known.append((folder, str(read_session(folder)["created_utc"])))
         except (InfrabenchError, OSError, KeyError) as error:
-            left_out.append(f"{folder.name} is left out: {error}.")
+            left_out.setdefault(str(error), []).append(folder.name)
     return sorted(known, key=lambda each: (each[1], each[0].name)), left_out
+
+
+def _left_out(names: Sequence[str], why: str) -> str:
+    who = names[0] if len(names) == 1 else f"{len(names)} sessions, {names[0]} to {names[-1]},"
+    return f"{who} {'is' if len(names) == 1 else 'are'} left out: {why}."
 
 
 def _other_design(folder: Path, newest: Path) -> str:
@@ -328,7 +333,5 @@ def _note(n: int, lag1: float, rows: pd.DataFrame, sessions: int) -> str:
         reasons = ", ".join(dict.fromkeys(filter(None, rows["reason"][rows["error"].isna()]))) or "not measured"
         told.append(f"{sessions - n} of {sessions} sessions have no value ({reasons})")
     if lag1 > CORRELATION + 2 / max(n, 1) ** 0.5:
-        told.append(
-            f"consecutive sessions are alike (correlation {lag1:.1f}): a change may be a drift of the machine"
-        )
+        told.append(f"consecutive sessions are alike (correlation {lag1:.1f}): a change may be a drift of the machine")
     return f"{name}: {'; '.join(told)}." if told else ""

@@ -32,7 +32,5 @@ def write_history(found: History, out: Path) -> list[Path]:
         about = {"kind": "history", "workload": workload, "metric": metric, "scenario": scenario,
                  "view": found.view, "session": list(found.sessions)}  # fmt: skip
         rows = rows_of(found.points, workload, metric, scenario)
-        paths += figures.save(
-            page.figure, out / "figures" / name, called, rows, about, page.caption, column.figure
-        )[:1]
+        paths += figures.save(page.figure, out / "figures" / name, called, rows, about, page.caption, column.figure)[:1]
     return paths

@@ -14,6 +14,6 @@ from infrabench.analysis.figures.view import FIGURES, Drawn, View, figure
 
 __all__ = [
     "COLUMN_MM", "FIGURES", "METADATA", "PAGE_MM", "Drawn", "View", "blocks", "caption", "composite", "ecdf", "figure",
-    "forest", "grouped", "history", "interim", "lag", "modes", "order", "other_width", "overhang_mm", "pairs", "points", "power",
-    "published", "qq", "save", "scaling", "screen", "sites", "style", "tiers", "timeline",
+    "forest", "grouped", "history", "interim", "lag", "modes", "order", "other_width", "overhang_mm", "pairs", "points",
+    "power", "published", "qq", "save", "scaling", "screen", "sites", "style", "tiers", "timeline",
 ]  # fmt: skip

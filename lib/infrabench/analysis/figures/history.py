@@ -33,9 +33,7 @@ class _Label(NamedTuple):
 
 
 @theme.style()
-def history(
-    found: History, workload: str, metric: str, scenario: str, *, width_mm: float = theme.PAGE_MM
-) -> Drawn:
+def history(found: History, workload: str, metric: str, scenario: str, *, width_mm: float = theme.PAGE_MM) -> Drawn:
     """Return the series of one case over sessions: a panel for each system.
 
     A point is a session with its 95 % interval; a horizontal line is the mean of a segment, with its interval as a
@@ -80,19 +78,19 @@ def history(
         )  # fmt: skip
     _dates(grid[-1, 0], found.times, width_mm - EDGE_MM)
     better = points["better"].iloc[0]
-    title = notation.axis_label(metric, scale, better) if own else \
-        f"{notation.metric_title(metric).capitalize()}: ratio to {found.baseline}, {notation.direction(better)}"  # fmt: skip
+    title = notation.axis_label(metric, scale, better)
+    if not own:
+        word = notation.metric_title(metric)
+        title = f"{word[0].upper()}{word[1:]}: ratio to {found.baseline}, {notation.direction(better)}"
     drawing.supylabel(theme.broken(title, PANEL_MM * len(systems) - 4), fontsize=theme.TEXT_PT)
-    return Drawn(drawing, _caption(found, points, changes, breaks, f"{workload}, {scenario}"))
+    return Drawn(drawing, _caption(found, points, changes, breaks, (workload, metric, scenario)))
 
 
 def _of_case(frame: pd.DataFrame, workload: str, metric: str, scenario: str) -> pd.DataFrame:
     return frame[(frame["workload"] == workload) & (frame["metric"] == metric) & (frame["scenario"] == scenario)]
 
 
-def _series(
-    axes: Axes, points: pd.DataFrame, segments: pd.DataFrame, mark: theme.SystemStyle, factor: float
-) -> None:
+def _series(axes: Axes, points: pd.DataFrame, segments: pd.DataFrame, mark: theme.SystemStyle, factor: float) -> None:
     middle, low, high = (np.exp(points[name].to_numpy(dtype=float)) / factor for name in ("estimate", "low", "high"))
     size = float(np.clip(90 / len(points), 1.6, 3.5))
     axes.set_ylim(low.min() / 1.005, high.max() * 1.005)
@@ -154,7 +152,7 @@ def _dates(axes: Axes, times: Sequence[str], room_mm: float) -> None:
 
 
 def _caption(
-    found: History, points: pd.DataFrame, changes: pd.DataFrame, breaks: Sequence[Break], case: str
+    found: History, points: pd.DataFrame, changes: pd.DataFrame, breaks: Sequence[Break], case: tuple[str, str, str]
 ) -> str:
     what = "each system's own level" if found.view == OWN else f"ratio to {found.baseline}"
     counts = points.groupby("system")["at"].nunique()
@@ -163,12 +161,13 @@ def _caption(
         f"{f'with {row.explained}' if row.explained else 'unexplained'}"
         for row in changes.itertuples(index=False)
     ]
-    finds = found.series[found.series["system"].isin(counts.index)]["finds"].dropna()
+    finds = _of_case(found.series, *case)["finds"].dropna()
     return (
-        f"{case}: {what} in {span(counts)} sessions, geometric means with 95 % intervals; lines and bands: mean of a "
-        f"segment with its 95 % interval from the spread between sessions. Changes: {'; '.join(told) or 'none'}. "
+        f"{case[0]}, {case[2]}: {what} in {span(counts)} sessions, geometric means with 95 % intervals; lines and "
+        "bands: mean of a segment with its 95 % interval from the spread between sessions. "
+        f"Changes: {'; '.join(told) or 'none'}. "
         f"p adjusted over all {len(found.series)} series, for sessions correlated by up to {CORRELATION:g}. "
-        + (f"A lasting change of {span((100 * finds).round(1))} % in the middle would have been found. "
+        + (f"A lasting change of {span((100 * finds).round(1))} % in the middle would be found in four of five cases. "
            if len(finds) else "The sessions are too few to find a change. ")
         + (f"Breaks: {'; '.join(f'{b.text} at {found.sessions[b.at]}' for b in breaks)}." if breaks else "")
     ).strip()  # fmt: skip
