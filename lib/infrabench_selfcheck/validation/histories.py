@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from infrabench.stats.change_points import ChangePoint, Segmentation, find_changes
+from infrabench.stats.segmentation import ChangePoint, Segmentation, find_changes
 from infrabench_selfcheck.validation.check import Check, SimulatedCase, at_least, at_most, case, no_less
 from infrabench_selfcheck.validation.generators import Rng, generator
 
@@ -56,7 +56,7 @@ def is_quiet(table: Table) -> bool:
     return not any(each.changes for each in table)
 
 
-def _found(place: int, within: int = 0) -> Judge:
+def _is_found(place: int, within: int = 0) -> Judge:
     return lambda table: any(abs(each.place - place) <= within for each in table[0].changes)
 
 
@@ -84,8 +84,8 @@ def _one(sessions: int, place: int, power: float, correlation: float = 0.0) -> S
     return case(
         f"{sessions} sessions{what}, one series 5 % lower from session {place + 1} on",
         nights(sessions, correlation, changes=((place, SHIFT),)),
-        ("found within one session", each_table(_found(place, 1)), at_least(power)),
-        ("found at its place", each_table(_found(place)), at_least(power)),
+        ("found within one session", each_table(_is_found(place, 1)), at_least(power)),
+        ("found at its place", each_table(_is_found(place)), at_least(power)),
         ("another one named", each_table(lambda t: len(t[0].changes) > 1 or not is_quiet(t[1:])), at_most(0.05)),
         ("interval of the size", each_table(covers), no_less(0.95)),
         ("places that fit hold it", each_table(holds), no_less(0.95)),
@@ -105,7 +105,7 @@ CHECKS = (
         _one(40, 30, 0.95, 0.3),
         case("40 sessions, 5 % lower in 6 of them", nights(40, changes=((20, SHIFT), (26, -SHIFT))),
              ("both changes found within one session",
-              each_table(lambda t: _found(20, 1)(t) and _found(26, 1)(t)), at_least(0.85)),
+              each_table(lambda t: _is_found(20, 1)(t) and _is_found(26, 1)(t)), at_least(0.85)),
              **SIZES),
     )),
 )  # fmt: skip

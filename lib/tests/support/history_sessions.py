@@ -14,7 +14,7 @@ from tests.support.analysis_fixtures import CASES, write_session
 
 SYSTEMS = ("native", "docker", "lxc")
 FEW = tuple(case for case in CASES if case[:2] in (("sysbench-cpu", "threads=1"), ("web", "users=1000")))
-NIGHT_SD = 0.006  # of the log ratio, from night to night
+NIGHT_SD = 0.003  # of a system's speed, from night to night
 HOST: dict[str, Any] = {
     "hostname": "server", "cpu": {"model_name": "Made-up 9"}, "kernel": {"release": "6.12.1"},
     "memory": {"total_bytes": 1 << 34},

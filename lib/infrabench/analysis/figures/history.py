@@ -15,7 +15,7 @@ from infrabench.analysis.figures.view import Drawn
 from infrabench.analysis.history import OWN, Break, History
 from infrabench.analysis.tables import notation
 from infrabench.core import SchemaError
-from infrabench.stats.change_points import CORRELATION
+from infrabench.stats.segmentation import CORRELATION
 
 PANEL_MM, FOOT_MM, LABEL_MM = 27.0, 15.0, 3.2
 EDGE_MM = 17.0  # beside the panels: axis label, system, numbers

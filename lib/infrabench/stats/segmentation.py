@@ -74,13 +74,15 @@ def find_changes(series: Sequence[tuple[ArrayLike, ArrayLike]]) -> list[Segmenta
 
     >>> quiet, slower = find_changes([(log_ratios, errors), (other_ratios, other_errors)])
 
-    `series`: estimate and standard error of each session in the order of time, both (sessions,), finite, in any unit;
-    logarithms for ratios. Without any change in the table the chance that it names one is at most 5 %, also where
-    consecutive sessions are correlated by up to `CORRELATION`; `docs/validation.md` names the check by simulation. A
-    part of n of the N sessions of the table is split where N / n times its p is below 5 %; its adjusted p is no smaller
-    than that of the whole it is part of. A change that goes away when a single session is left out is none. Places are
-    fitted once more between their neighbours (Bai 1997), and the interval of a size has the variance between sessions
-    and the correlation that were seen, but not the choice of the place.
+    `series`: estimate and standard error of each session in the order of time, both of the shape (sessions,), in any
+    unit; logarithms for ratios. Raises `ValueError` for a value that is NaN or infinite.
+
+    Without any change in the table the chance that it names one is at most 5 %, also where consecutive sessions are
+    correlated by up to `CORRELATION`: `infrabench selfcheck statistics --only V30` simulates that. A part of n of the N
+    sessions of the table is split where N / n times its p is below 5 %; its adjusted p is no smaller than that of what
+    it is part of. A change that goes away when a single session is left out is none. Places are fitted once more
+    between their neighbours (Bai 1997). The interval of a size has the variance that was seen between sessions, widened
+    for their correlation, of which no less than `CORRELATION` is assumed; it does not know that the place was chosen.
     """
     data = [(y, _weights(y, error)) for y, error in (map(sample, pair) for pair in series)]
     sizes = np.array([y.size for y, _ in data], dtype=int)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from infrabench.stats import change_points
-from infrabench.stats.change_points import FEWEST, find_changes
+from infrabench.stats import segmentation
+from infrabench.stats.segmentation import FEWEST, find_changes
 
 ERROR = 0.004
 
@@ -123,9 +123,9 @@ def test_a_drifting_machine_is_told_by_the_correlation_of_its_sessions() -> None
 
 
 def test_p_is_that_of_the_simulated_series_and_goes_on_beyond_them() -> None:
-    tail = change_points._tail(20)
-    assert change_points._p_value(float(np.median(tail.maxima)), 20) == pytest.approx(0.5, abs=0.01)
-    p = [change_points._p_value(at, 20) for at in (tail.begin, 2 * tail.begin, 4 * tail.begin)]
+    tail = segmentation._tail(20)
+    assert segmentation._p_value(float(np.median(tail.maxima)), 20) == pytest.approx(0.5, abs=0.01)
+    p = [segmentation._p_value(at, 20) for at in (tail.begin, 2 * tail.begin, 4 * tail.begin)]
     assert p[0] == pytest.approx(0.05, abs=0.001)
     assert p[1] / p[0] == pytest.approx(p[2] / p[1], rel=0.05)
 
