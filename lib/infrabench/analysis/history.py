@@ -23,10 +23,10 @@ from infrabench.core import DesignError, InfrabenchError, unknown_name
 from infrabench.experiment.provenance import comparability, labels
 from infrabench.experiment.provenance.comparability import Difference
 from infrabench.ledger.records import read_session
-from infrabench.stats.segmentation import CORRELATION, FEWEST, find_changes
 from infrabench.stats.contrasts import contrasts
 from infrabench.stats.estimates import estimates
 from infrabench.stats.intervals import LEVEL
+from infrabench.stats.segmentation import CORRELATION, FEWEST, find_changes
 from infrabench.stats.sites import per_site
 from infrabench.stats.table import CELL, ORDER
 
