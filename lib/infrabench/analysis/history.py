@@ -22,7 +22,8 @@ from infrabench.analysis.tables import notation
 from infrabench.core import DesignError, InfrabenchError, unknown_name
 from infrabench.experiment.provenance import comparability, labels
 from infrabench.experiment.provenance.comparability import Difference
-from infrabench.ledger.records import read_session
+from infrabench.ledger.fields import check_present
+from infrabench.ledger.records import SESSION, read_session
 from infrabench.stats.contrasts import contrasts
 from infrabench.stats.estimates import estimates
 from infrabench.stats.intervals import LEVEL
@@ -33,11 +34,19 @@ from infrabench.stats.table import CELL, ORDER
 RATIO, OWN = "ratio", "level"
 VIEWS = (RATIO, OWN)
 WORSE, BETTER = "worse", "better"
+SEPARATOR = "\x1f"  # between a scenario and the number of a session
+FEW = 3  # series that a sentence names
 BATCH = 20  # sessions worked out together: a table of them has a place for every block of each
 OFTEN = 0.25  # share of the steps from which a fact that changes explains nothing
 SAME_MEMORY = 0.01  # a kernel of the same machine finds some bytes more or less
 SHORT = {".".join(fact.path): fact.parity or fact.path[-1] for fact in comparability.FACTS if fact.path}
+COMPONENTS = "components."  # of an engine: reported by it, and no part of what has to agree
 HASH = 16  # digits of a hash; its first seven name it
+POINTS = [*CELL, "level", "unit", "better", "at", "estimate", "error", "df", "reason"]
+CHANGES = [
+    *CELL, "unit", "better", "at", "session", "time", "before", "after", "ratio", "ratio_low", "ratio_high",
+    "p_adjusted", "direction", "explained", "last",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -162,12 +171,6 @@ def analyse_history(read: History) -> History:
                    changes=pd.DataFrame(changes, columns=CHANGES))  # fmt: skip
 
 
-CHANGES = [
-    *CELL, "unit", "better", "at", "session", "time", "before", "after", "ratio", "ratio_low", "ratio_high",
-    "p_adjusted", "direction", "explained", "last",
-]  # fmt: skip
-
-
 def unexplained(found: History, *, both: bool = False) -> pd.DataFrame:
     """Return the changes that the last sessions stand on, got worse by, and that no break explains.
 
@@ -190,9 +193,12 @@ def describe_change(row: Any) -> str:
 def describe_history(found: History) -> Iterator[str]:
     """Yield what the history says in sentences: sessions, breaks, what cannot be told yet, and what was left out."""
     first, last = (time[:10] for time in (found.times[0], found.times[-1]))
-    yield f"{found.study}: {len(found.sessions)} sessions from {first} to {last}, {len(found.series)} series."
+    yield f"{found.study}: {len(found.sessions)} sessions, from {first} to {last}, in {len(found.series)} series."
     yield from (f"Break at {found.sessions[b.at]} ({found.times[b.at][:10]}): {b.text}." for b in found.breaks)
-    yield from dict.fromkeys(note for note in found.series["note"] if note)
+    for note, rows in found.series[found.series["note"] != ""].groupby("note", sort=False):
+        names = [" ".join(map(str, row)) for row in rows[CELL].to_numpy()]
+        few = len(names) < len(found.series) and len(names) <= FEW
+        yield f"{'; '.join(names) if few else f'{len(names)} of {len(found.series)} series'}: {note}."
     yield from found.left_out
 
 
@@ -205,8 +211,11 @@ def find_breaks(folders: Sequence[Path]) -> tuple[Break, ...]:
     breaks: dict[tuple[int, str, str], Break] = {}
     for at, (one, two) in enumerate(pairwise(folders), start=1):
         names = labels.of(one) | labels.of(two)
-        for each in comparability.differences(one, two):
-            made = _break(at, each, names) if each.checked or each.key.startswith("components.") else None
+        found = comparability.differences(one, two)
+        versions = {(each.where, each.first, each.second) for each in found if each.key == "version"}
+        for each in found:
+            part = each.key.startswith(COMPONENTS) and (each.where, each.first, each.second) not in versions
+            made = _break(at, each, names) if each.checked or part else None
             if made is None:
                 continue
             key = (at, made.text, made.workload)
@@ -229,10 +238,10 @@ def _break(at: int, each: Difference, names: dict[str, str]) -> Break | None:
         first, second = (f"{value / 2**30:.1f} GiB" for value in (first, second))
     step = f"{_value(first)} → {_value(second)}"
     if kind == "code":
-        what, _, workload = each.key.partition(" ")
-        if what in ("workload", "parser"):
-            return Break(at, f"code of {workload}", f"code {each.key}", workload=workload)
-        return Break(at, f"code of {each.key}", f"code {each.key}")
+        part, _, of = each.key.partition(" ")
+        mine, workload = part == "system", of if part in ("workload", "parser") else ""
+        systems = frozenset((names.get(of, of),)) if mine else frozenset[str]()
+        return Break(at, f"code of {of if mine or workload else 'the suite'}", f"code {each.key}", systems, workload)
     if kind != "system":
         if each.key == "host":
             return Break(at, f"host {each.where} {'is new' if second else 'is gone'}", f"{each.where} host")
@@ -253,8 +262,10 @@ def _in_order(folders: Sequence[Path]) -> tuple[list[tuple[Path, str]], dict[str
     known, left_out = list[tuple[Path, str]](), dict[str, list[str]]()
     for folder in folders:
         try:
-            known.append((folder, str(read_session(folder)["created_utc"])))
-        except (InfrabenchError, OSError, KeyError) as error:
+            data = read_session(folder)
+            check_present(folder / SESSION, data, ("created_utc", "study"))
+            known.append((folder, str(data["created_utc"])))
+        except (InfrabenchError, OSError) as error:
             left_out.setdefault(str(error), []).append(folder.name)
     return sorted(known, key=lambda each: (each[1], each[0].name)), left_out
 
@@ -284,9 +295,9 @@ def _points(opened: Sequence[Session], view: str, metrics: Sequence[str], begin:
     tables = []
     for at, each in enumerate(opened, start=begin):
         keys = zip(each.table["workload"], each.table["metric"], strict=True)
-        wanted = [key[1] in metrics if metrics else key in primary or key[1] is None or key[1] != key[1]
-                  for key in keys]  # fmt: skip
-        tables.append(each.table[wanted].assign(session=str(at)))
+        wanted = np.array([key[1] in metrics if metrics else key in primary for key in keys], dtype=bool)
+        failed = each.table["metric"].isna()  # a trial without a value counts as lost
+        tables.append(each.table[wanted | failed].assign(session=str(at)))
     table = pd.concat(tables, ignore_index=True)
     table["scenario"] = table["scenario"].astype(str) + SEPARATOR + table["session"]
     if table["value"].isna().all():
@@ -297,10 +308,6 @@ def _points(opened: Sequence[Session], view: str, metrics: Sequence[str], begin:
     t = special.stdtrit(frame["df"], (1 + LEVEL) / 2)
     frame["low"], frame["high"] = (frame["estimate"] + side * t * frame["error"] for side in (-1, 1))
     return frame.sort_values([*ORDER, "at"], ignore_index=True)
-
-
-SEPARATOR = "\x1f"
-POINTS = [*CELL, "level", "unit", "better", "at", "estimate", "error", "df", "reason"]
 
 
 def _ratios(table: pd.DataFrame, data: dict[str, Any]) -> pd.DataFrame:
@@ -325,13 +332,12 @@ def _levels(table: pd.DataFrame) -> pd.DataFrame:
 
 def _note(n: int, lag1: float, rows: pd.DataFrame, sessions: int) -> str:
     """What has to be known of a series: too short, gaps, sessions that depend on one another."""
-    name = " ".join(str(rows[key].iloc[0]) for key in CELL)
     told = []
     if n < FEWEST:
-        told.append(f"{n} sessions are too few to tell a change from chance: at least {FEWEST} are needed")
+        told.append(f"too few sessions to tell a change from chance: {n}, and at least {FEWEST} are needed")
     if n < sessions:
         reasons = ", ".join(dict.fromkeys(filter(None, rows["reason"][rows["error"].isna()]))) or "not measured"
         told.append(f"{sessions - n} of {sessions} sessions have no value ({reasons})")
     if lag1 > CORRELATION + 2 / max(n, 1) ** 0.5:
         told.append(f"consecutive sessions are alike (correlation {lag1:.1f}): a change may be a drift of the machine")
-    return f"{name}: {'; '.join(told)}." if told else ""
+    return "; ".join(told)

@@ -193,7 +193,9 @@ def history_table(series: pd.DataFrame, changes: pd.DataFrame) -> pd.DataFrame:
 
     def cell(heading: str, text: Callable[[Any], str], row: Any) -> str:
         there = isinstance(row.session, str)
-        return text(row) if there or heading in (*CELL, "sessions") else "none" if heading == "changed at" else ""
+        if there or heading in (*CELL, "sessions"):
+            return text(row)
+        return ("none" if np.isfinite(row.finds) else "too few sessions") if heading == "changed at" else ""
 
     every = {heading: partial(cell, heading, text) for heading, text in columns.items()}
     return write(rows, every | numbers({"finds %": "finds"}, times=100))
