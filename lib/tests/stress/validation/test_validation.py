@@ -10,7 +10,7 @@ from infrabench import cli
 from infrabench.analysis.tidy import check as tidy_check
 from infrabench.core import DesignError, InfrabenchError
 from infrabench.experiment.design import orders
-from infrabench.stats import dependence, events, intervals, losses, meta_analysis, multiplicity, pairwise
+from infrabench.stats import dependence, events, intervals, losses, meta_analysis, multiplicity, pairwise, segmentation
 from infrabench.stats import verdicts as judging
 from infrabench.stats.intervals import Interval
 from infrabench_selfcheck import known_answers
@@ -66,6 +66,15 @@ def test_an_inexact_interval_of_a_ratio_of_counts_is_caught(monkeypatch):
     right = events.poisson_ratio
     monkeypatch.setattr(events, "poisson_ratio", lambda x, y, level=0.95: right(x, y, 0.9))
     assert [what for what in failed("V21") if "exact ratio" in what]
+
+
+def test_sessions_taken_as_independent_where_nights_resemble_the_night_before_are_caught(monkeypatch):
+    monkeypatch.setattr(segmentation, "CORRELATION", 0.0)
+    segmentation._tail.cache_clear()
+    try:
+        assert [what for what in failed("V30") if "any change named" in what and "correlation 0.3" in what]
+    finally:
+        segmentation._tail.cache_clear()
 
 
 def test_a_normal_quantile_in_place_of_students_is_caught(monkeypatch):

@@ -6,12 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from infrabench import cli
-from infrabench.analysis import tables
+from infrabench.analysis import history, tables
 from infrabench.analysis.history import Break, History, describe_history, read_history, unexplained
+from infrabench.analysis.session_data import Session
 from infrabench.core import DesignError
+from tests.support.analysis_fixtures import table_of
 from tests.support.history_sessions import write_nights
 
 NIGHTS, AT = 14, 9
@@ -160,3 +163,22 @@ def test_what_got_better_fails_only_where_any_change_is_to(tmp_path: Path) -> No
     assert set(found.changes["direction"]) == {"better"}
     assert unexplained(found).empty
     assert set(unexplained(found, both=True)["session"]) == {PLANTED}
+
+
+def test_the_error_of_a_session_is_that_of_its_deployments_where_it_has_several() -> None:
+    noise = np.random.default_rng(5).normal(0, 0.01, (2, 2, 12))
+
+    def opened(number: int, blocks_per_deployment: int) -> Session:
+        values = {name: 100 * np.exp(each) for name, each in zip(("native", "docker"), noise[number], strict=True)}
+        table = table_of(values, blocks_per_deployment=blocks_per_deployment)
+        about = {"baseline": "native", "margins": {"": 0.02}, "primary": [["sysbench-cpu", "events_per_s"]]}
+        return Session(Path(str(number)), about, table, table.iloc[:0])
+
+    points = history._points([opened(0, 0), opened(1, 4)], "ratio", (), 7)
+    assert points["at"].tolist() == [7, 8]
+    assert points["df"].tolist() == [11, 2]
+    logs = np.log(100 * np.exp(noise[1])).reshape(2, 3, 4)
+    means = np.exp(logs).mean(axis=-1)
+    each = np.log(means[1] / means[0])
+    assert points["estimate"].iloc[1] == pytest.approx(each.mean())
+    assert points["error"].iloc[1] == pytest.approx(each.std(ddof=1) / np.sqrt(3))
