@@ -119,6 +119,7 @@ def _change(axes: Axes, row: Any, colour: str, sessions: int) -> None:
     axes.annotate(
         _size(row), (row.at - 0.5, 1), xycoords=("data", "axes fraction"), xytext=(3 if right else -3, -2),
         textcoords="offset points", ha="left" if right else "right", va="top", fontsize=theme.SMALL_PT, color=colour,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
     )  # fmt: skip
 
 

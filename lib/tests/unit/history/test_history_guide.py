@@ -11,10 +11,12 @@ import pytest
 import yaml
 
 from infrabench import cli
+from infrabench.analysis.figures import COLUMN_MM
 from infrabench.analysis.figures import history as figure
 from infrabench.analysis.history import read_history
 from tests.support.command_lines import check_words
 from tests.support.history_sessions import write_nights
+from tests.support.look_at import check_paper
 from tests.support.places import ROOT
 
 NIGHTS, AT = 12, 8
@@ -76,7 +78,8 @@ def test_neither_pipeline_names_a_host() -> None:
 def test_the_figure_of_the_nights_shows_the_change_and_the_break(home: Path) -> None:
     found = read_history(sorted((home / "data/runs/containers").iterdir()), metrics=["requests_per_s"])
     drawn, caption = figure(found, "web", "requests_per_s", "users=1000")
-    docker, lxc = drawn.axes
+    docker, lxc = check_paper(drawn).axes
+    check_paper(figure(found, "web", "requests_per_s", "users=1000", width_mm=COLUMN_MM).figure)
     assert [axes.get_ylabel() for axes in drawn.axes] == ["docker", "lxc"]
     sizes = {
         axes.get_ylabel(): [each.get_text() for each in axes.texts if " % [" in each.get_text()]
