@@ -237,6 +237,9 @@ def _break(at: int, each: Difference, names: dict[str, str]) -> Break | None:
             return None
         first, second = (f"{value / 2**30:.1f} GiB" for value in (first, second))
     step = f"{_value(first)} → {_value(second)}"
+    if each.key == "packages" or each.key.startswith("program "):  # of an image or a host that several systems share
+        what = f"{len(each.packages)} packages changed" if each.packages else f"{each.key} {step}"
+        return Break(at, what, f"{each.where} {each.key}")
     if kind == "code":
         part, _, of = each.key.partition(" ")
         mine, workload = part == "system", of if part in ("workload", "parser") else ""
