@@ -19,6 +19,8 @@ from infrabench.cli.subcommands import (
     add_session,
     add_sessions,
     agreed,
+    complete,
+    study_names,
 )
 from infrabench.core import DesignError, InfrabenchError, LedgerError
 from infrabench.experiment.provenance import comparability, labels
@@ -63,9 +65,28 @@ def add_parsers(subparsers: Subparsers) -> None:
     add_session(parser, "first", metavar="A")
     add_session(parser, "second", "another one", metavar="B")
     parser.add_argument("--all", action="store_true", help="also what may differ, and every package")
+    text = "say what changed over the sessions of a study, when, by how much, and what explains it"
+    _add_history(add("history", history, text, "containers --fail-on different"))
     parser = add("remove", remove, "remove sessions made on this machine", "pilot")
     add_sessions(parser, "name or folder of a session", nargs="+")
     parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _add_history(parser: CommandParser) -> None:
+    complete(parser.add_argument("study", metavar="STUDY", help="whose sessions"), study_names)
+    add_sessions(parser, "names, folders or archives (default: all of the study that were measured here)")
+    parser.add_argument("--metric", nargs="+", default=[], metavar="NAME", help="these metrics (default: the primary)")
+    parser.add_argument(
+        "--view", default="ratio", choices=("ratio", "level"),
+        help="the ratio to the baseline of each session (default), or each system's own level",
+    )  # fmt: skip
+    add_session(parser, "--since", "the first session to look at: what changed before it is accepted", default="")
+    parser.add_argument(
+        "--fail-on", choices=("different", "any"),
+        help="exit with status 1 where the last sessions are on a level that is worse, without a break that explains "
+        "it (any: or better)",
+    )  # fmt: skip
+    parser.add_argument("--out", default="out", metavar="FOLDER", help="where tables and figures go (default: out)")
 
 
 def list_sessions(arguments: Namespace) -> Iterator[str]:
@@ -197,6 +218,28 @@ def diff(arguments: Namespace) -> Iterator[str]:
         raise comparability.NotComparable([first.name, second.name], checked)
     hint = "" if arguments.all or not found else " (--all lists them)"
     yield f"comparable: all that must agree does; {len(found)} other differences{hint}"
+
+
+def history(arguments: Namespace) -> Iterator[str]:
+    """Yield what changed over the sessions of a study; `InfrabenchError` at the end where that is to fail."""
+    from infrabench.analysis import history as histories  # pandas and scipy are loaded for this command alone
+    from infrabench.analysis import tables
+    from infrabench.notebook.history import write_history
+
+    names = arguments.sessions or [str(path) for path in catalogue.local(arguments.study).values()]
+    if not names:
+        raise DesignError(f"there is no session of {arguments.study} in {catalogue.home() / 'data' / 'runs'}")
+    found = histories.read_history(
+        [catalogue.find(arguments.study, name) for name in names], metrics=arguments.metric, view=arguments.view,
+        since=arguments.since,
+    )  # fmt: skip
+    yield from histories.describe_history(found)
+    yield ""
+    yield tables.markdown(tables.history_table(found.series, found.changes))
+    yield from map(str, write_history(found, catalogue.home() / arguments.out))
+    bad = histories.unexplained(found, both=arguments.fail_on == "any")
+    if arguments.fail_on and len(bad):
+        raise InfrabenchError("; ".join(histories.describe_change(row) for row in bad.itertuples(index=False)))
 
 
 def remove(arguments: Namespace) -> Iterator[str]:

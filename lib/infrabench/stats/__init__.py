@@ -31,6 +31,7 @@ diagnostics         `dependence`: autocorrelation, ljung_box, runs_test, kendall
                     `verdicts`: resolution_step
 sites               `meta_analysis`: cochran_q, welch_homogeneity, between_variance, between_interval, share_between,
                     summary (mean and prediction interval), hartung_knapp, deleted; `sites`: their tables
+sessions over time  `segmentation`: find_changes
 planning            `planning`: n_for_precision, detectable, t_power, tost_power, equivalence_margin, blocks_to_decide,
                     one_way (variance components), repetitions, dimensions
 ==================  ==============================================================================================

@@ -8,14 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from infrabench.core import DesignError, InfrabenchError
-from infrabench_selfcheck.validation import comparisons, controls, estimation, pipelines, sites
+from infrabench_selfcheck.validation import comparisons, controls, estimation, histories, pipelines, sites
 from infrabench_selfcheck.validation.check import SEED, Check, Outcome, carry_out
 
 __all__ = ["CHECKS", "SEED", "choose_checks", "format_outcome", "lines", "run"]
 CHECKS: dict[str, Check] = {
     check.id: check
     for check in sorted(
-        (*estimation.CHECKS, *comparisons.CHECKS, *pipelines.CHECKS, *sites.CHECKS, *controls.CHECKS),
+        (
+            *estimation.CHECKS,
+            *comparisons.CHECKS,
+            *pipelines.CHECKS,
+            *sites.CHECKS,
+            *histories.CHECKS,
+            *controls.CHECKS,
+        ),
         key=lambda check: (check.id[0] == "N", int(check.id[1:])),
     )
 }

@@ -66,6 +66,11 @@ def at_least(p: float) -> Allowed:
     return between(p, 1.0)
 
 
+def no_less(p: float) -> Allowed:
+    """Return everything from the lower end of the band of `p` up: a coverage that may be larger."""
+    return lambda replicates: Band(binomial_band(p, replicates).low, 1.0)
+
+
 def between(low: float, high: float) -> Allowed:
     """Return these two limits, whatever the number of replicates."""
     return lambda replicates: Band(low, high)

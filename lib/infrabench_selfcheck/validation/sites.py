@@ -16,15 +16,14 @@ from infrabench.stats.contrasts import contrasts
 from infrabench.stats.verdicts import DIFFERENT, WITHIN
 from infrabench_selfcheck.validation.check import (
     Allowed,
-    Band,
     Check,
     Expected,
     SimulatedCase,
     at_most,
     between,
-    binomial_band,
     case,
     near,
+    no_less,
 )
 from infrabench_selfcheck.validation.comparisons import rejects
 from infrabench_selfcheck.validation.estimation import covers
@@ -117,11 +116,6 @@ def _equal(allowed: Allowed) -> Expected:
     return "Welch's test of equal sites", lambda d: rejects(meta_analysis.welch_homogeneity(*d[:3]).p), allowed
 
 
-def _no_less(p: float) -> Allowed:
-    """A coverage of `p` or more: from the lower end of its band."""
-    return lambda replicates: Band(binomial_band(p, replicates).low, 1.0)
-
-
 def _intervals(k: int, spread: float, what: str = "", **how: Any) -> SimulatedCase:
     """Coverage of the mean and of a new site; near 95 % where sites differ widely, else not much below."""
     wide = spread >= 10
@@ -133,8 +127,8 @@ def _intervals(k: int, spread: float, what: str = "", **how: Any) -> SimulatedCa
     return case(
         f"{k} sites, {apart(spread)}{what}", analysed(campaign(k, spread, **how)),
         ("interval of the mean", lambda d: covers(d.summary.interval, 0.0),
-         near(0.95, 0.005) if wide else _no_less(0.94)),
-        ("interval of a new site", new, near(0.95, 0.01) if wide else _no_less(0.935)),
+         near(0.95, 0.005) if wide else no_less(0.94)),
+        ("interval of a new site", new, near(0.95, 0.01) if wide else no_less(0.935)),
         fast=400, full=5_000, batch=500,
     )  # fmt: skip
 

@@ -29,7 +29,8 @@ NOTHING_MISSING = pd.DataFrame(columns=list(PLAN_COLUMNS))  # every planned tria
 NOT_RUN = {"lxd": "the LXD daemon did not answer"}
 
 # workload, scenario, factor, level, then metric: (value on native, unit, better)
-CASES: tuple[tuple[str, str, str | None, float | None, dict[str, tuple[float, str, str]]], ...] = (
+Cases = tuple[tuple[str, str, str | None, float | None, dict[str, tuple[float, str, str]]], ...]
+CASES: Cases = (
     *(
         ("sysbench-cpu", f"threads={n}", "threads", float(n), {"events_per_s": (900.0 * min(n, 4), "1/s", "higher")})
         for n in (1, 2, 4, 6, 8)
@@ -68,17 +69,19 @@ def write_session(
     seed: int = 7,
     faults: bool = True,
     skip_last: int = 0,
+    cases: Cases = CASES,
+    effect: Mapping[str, float] = EFFECT,
 ) -> Path:
     """Write a seeded session. With `faults`: docker fails stream throughout and one lxc trial is invalid.
 
-    `skip_last`: leave so many trials at the end of the plan without a record.
+    `skip_last`: leave so many trials at the end of the plan without a record; `effect`: how fast each system is.
     """
     systems = tuple(systems)
-    plan = make_plan(blocks, systems, seed)
+    plan = make_plan(blocks, systems, seed, cases)
     (folder / "trials").mkdir(parents=True)
     session = {
         "format": 1, "study": "containers", "title": "Containers", "profile": "quick", "seed": seed, "blocks": blocks,
-        "systems": [*systems, *not_run], "baseline": "native", "workloads": sorted({case[0] for case in CASES}),
+        "systems": [*systems, *not_run], "baseline": "native", "workloads": sorted({case[0] for case in cases}),
         "site": {"name": "lab", "kind": "lab"}, "not_run": dict(not_run), "margins": dict(MARGINS),
         "primary": [list(p) for p in PRIMARY], "guards": {}, "limits": {}, "parameters": {},
         "parameters_sha256": digest({}, 64), "created_utc": "2026-01-01T00:00:00.000Z",
@@ -89,16 +92,16 @@ def write_session(
     rng = np.random.default_rng(seed)
     weather = rng.normal(0, 0.01, blocks)
     for trial in plan[: len(plan) - skip_last]:
-        record = _record(trial, weather[trial.block], rng, faults)
+        record = _record(trial, weather[trial.block], rng, faults, effect)
         (folder / "trials" / trial.id).mkdir()
         (folder / "trials" / trial.id / "trial.json").write_text(json.dumps(record.as_json()))
     return folder
 
 
-def make_plan(blocks: int, systems: tuple[str, ...], seed: int) -> list[Trial]:
+def make_plan(blocks: int, systems: tuple[str, ...], seed: int, cases: Cases = CASES) -> list[Trial]:
     plan: list[Trial] = []
     for block in range(blocks):
-        cells = [(case, system) for case in CASES for system in systems]
+        cells = [(case, system) for case in cases for system in systems]
         for i in np.random.default_rng([seed, block]).permutation(len(cells)):
             (workload, scenario, factor, level, _), system = cells[i]
             what = {"block": block, "system": system, "workload": workload, "scenario": scenario}
@@ -108,7 +111,9 @@ def make_plan(blocks: int, systems: tuple[str, ...], seed: int) -> list[Trial]:
     return plan
 
 
-def _record(trial: Trial, weather: float, rng: np.random.Generator, faults: bool) -> TrialRecord:
+def _record(
+    trial: Trial, weather: float, rng: np.random.Generator, faults: bool, effect: Mapping[str, float]
+) -> TrialRecord:
     state, reason = "ok", ""
     if faults and trial.workload == "stream" and trial.system == "docker":
         state, reason = "failed", "measure exited with 1: array too large"
@@ -117,7 +122,7 @@ def _record(trial: Trial, weather: float, rng: np.random.Generator, faults: bool
     metrics = next(case[4] for case in CASES if case[:2] == (trial.workload, trial.scenario))
     measured = []
     for metric, (value, unit, better) in metrics.items():
-        speed = EFFECT[trial.system] * np.exp(weather + rng.normal(0, 0.012))
+        speed = effect[trial.system] * np.exp(weather + rng.normal(0, 0.012))
         number = value * speed if better == "higher" else value / speed
         measured.append(Measurement(metric, float(number), unit, better))
     return TrialRecord(

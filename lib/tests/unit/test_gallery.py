@@ -44,12 +44,17 @@ def test_each_call_names_its_figure_and_a_recorded_session(gallery: Any) -> None
 
 def test_pictures_of_its_own_are_those_that_their_side_cars_name(gallery: Any) -> None:
     cars = sorted((ROOT / "docs/gallery").glob("*.json"))
-    assert [car.stem for car in cars] == sorted(gallery.DRAWN)
+    assert [car.stem for car in cars] == sorted([*gallery.DRAWN, "history"])
     for car in cars:
         told = json.loads(car.read_text(encoding="utf-8"))
         for name, known in told["files"].items():
             assert hashlib.sha256((car.parent / name).read_bytes()).hexdigest() == known
         assert not [path for kept in ROOT.glob("figures/*") for path in kept.glob(f"{car.stem}-*.json")], "it is kept"
+
+
+def test_the_simulated_nights_have_the_one_change_that_was_planted(gallery: Any) -> None:
+    nights = gallery.simulate_history()
+    assert nights.changes[["system", "at", "explained"]].to_numpy().tolist() == [["docker", 28, ""]]
 
 
 def test_the_figure_for_a_paper_is_drawn_as_the_guide_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Figures at printed size with captions from computed values, and their files."""
 
 from infrabench.analysis.figures.cells import caption, points, scaling
+from infrabench.analysis.figures.history import history
 from infrabench.analysis.figures.published import composite, published
 from infrabench.analysis.figures.ratios import forest, interim, power, screen, tiers
 from infrabench.analysis.figures.save import METADATA, overhang_mm, save
@@ -13,6 +14,6 @@ from infrabench.analysis.figures.view import FIGURES, Drawn, View, figure
 
 __all__ = [
     "COLUMN_MM", "FIGURES", "METADATA", "PAGE_MM", "Drawn", "View", "blocks", "caption", "composite", "ecdf", "figure",
-    "forest", "grouped", "interim", "lag", "modes", "order", "other_width", "overhang_mm", "pairs", "points", "power",
-    "published", "qq", "save", "scaling", "screen", "sites", "style", "tiers", "timeline",
+    "forest", "grouped", "history", "interim", "lag", "modes", "order", "other_width", "overhang_mm", "pairs", "points",
+    "power", "published", "qq", "save", "scaling", "screen", "sites", "style", "tiers", "timeline",
 ]  # fmt: skip

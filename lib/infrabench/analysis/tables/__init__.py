@@ -10,6 +10,7 @@ from infrabench.analysis.tables.cases import (
     diagnostics_table,
     dimensions_table,
     heterogeneity_table,
+    history_table,
     interactions_table,
     matrix_table,
     omnibus_table,
@@ -31,7 +32,7 @@ from infrabench.analysis.tables.notation import latex, markdown, save
 
 __all__ = [
     "Question", "against_table", "contrasts_table", "describe_signs", "diagnostics_table", "dimensions_table",
-    "estimates_table", "heterogeneity_table", "interactions_table", "interim_table", "latex", "markdown",
-    "matrix_table", "omnibus_table", "planning_table", "ratios_table", "results_table", "ruled_out", "ruled_out_label",
-    "save", "sites_table", "state_bounds", "tiers_table", "trends_table",
+    "estimates_table", "heterogeneity_table", "history_table", "interactions_table", "interim_table", "latex",
+    "markdown", "matrix_table", "omnibus_table", "planning_table", "ratios_table", "results_table", "ruled_out",
+    "ruled_out_label", "save", "sites_table", "state_bounds", "tiers_table", "trends_table",
 ]  # fmt: skip

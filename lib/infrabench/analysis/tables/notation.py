@@ -60,6 +60,7 @@ LEFT = frozenset((
     "family", "state", "label", "what", "then", "factor", "claim", "recomputed", "consequence", "effect", "basis",
     "evidence", "inputs", "section", "quote", "over sites", "named", "missing", "site", "session", "begun", "id",
     "study", "experiment", "platform", "statistic", "version", "lead of", "measured here as",
+    "changed at", "got", "explained by",
 ))  # fmt: skip
 LONG, WINDOW = 24, "36em"  # rows, and the height of the window on a longer table
 FIXED = ";position:sticky;top:0;background:var(--jp-layout-color0,Canvas)"

@@ -10,7 +10,7 @@ from infrabench import cli
 from infrabench.analysis.tidy import check as tidy_check
 from infrabench.core import DesignError, InfrabenchError
 from infrabench.experiment.design import orders
-from infrabench.stats import dependence, events, intervals, losses, meta_analysis, multiplicity, pairwise
+from infrabench.stats import dependence, events, intervals, losses, meta_analysis, multiplicity, pairwise, segmentation
 from infrabench.stats import verdicts as judging
 from infrabench.stats.intervals import Interval
 from infrabench_selfcheck import known_answers
@@ -36,7 +36,7 @@ def test_validation(name):
 
 
 def test_every_check_is_there_once_in_order():
-    assert list(CHECKS) == [*(f"V{i}" for i in range(1, 29) if i != 6), *(f"N{i}" for i in range(1, 11))]
+    assert list(CHECKS) == [*(f"V{i}" for i in range(1, 31) if i != 6), *(f"N{i}" for i in range(1, 11))]
 
 
 # the harness can fail
@@ -66,6 +66,17 @@ def test_an_inexact_interval_of_a_ratio_of_counts_is_caught(monkeypatch):
     right = events.poisson_ratio
     monkeypatch.setattr(events, "poisson_ratio", lambda x, y, level=0.95: right(x, y, 0.9))
     assert [what for what in failed("V21") if "exact ratio" in what]
+
+
+def test_sessions_taken_as_independent_where_nights_resemble_the_night_before_are_caught(monkeypatch):
+    (case,) = (each for each in CHECKS["V30"].cases if each.data.startswith("6 series of 30 sessions, correlation"))
+    monkeypatch.setattr(segmentation, "CORRELATION", 0.0)
+    segmentation._tail.cache_clear()  # simulated with the other one
+    try:
+        (outcome,) = carry_out(replace(CHECKS["V30"], cases=(case,)))
+    finally:
+        segmentation._tail.cache_clear()
+    assert not outcome.passed
 
 
 def test_a_normal_quantile_in_place_of_students_is_caught(monkeypatch):

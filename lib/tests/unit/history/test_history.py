@@ -1,0 +1,184 @@
+"""From the sessions of many nights to changes, what explains them, and an exit status for a pipeline."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from infrabench import cli
+from infrabench.analysis import history, tables
+from infrabench.analysis.history import Break, History, describe_history, read_history, unexplained
+from infrabench.analysis.session_data import Session
+from infrabench.core import DesignError
+from tests.support.analysis_fixtures import table_of
+from tests.support.history_sessions import write_nights
+
+NIGHTS, AT = 14, 9
+PLANTED = f"nightly-2026-01-{5 + AT:02d}"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a home with nights of which docker is 5 % slower from one on, and got a new version at another."""
+    root = tmp_path_factory.mktemp("home")
+    write_nights(root, NIGHTS, change={(AT, "docker"): 0.95}, docker={4: "28.0.1"}, blocks=6)
+    return root
+
+
+@pytest.fixture(scope="module")
+def nights(home: Path) -> list[Path]:
+    return sorted((home / "data/runs/containers").iterdir())
+
+
+@pytest.fixture(scope="module")
+def found(nights: list[Path]) -> History:
+    return read_history(nights[::-1])  # the order is that of their time
+
+
+@pytest.fixture
+def command(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.setenv("INFRABENCH_HOME", str(home))
+    return lambda *words: cli.main(["session", "history", *words, "--out", str(tmp_path / "out")])
+
+
+def edit(path: Path, **change: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+
+
+def test_the_planted_change_is_found_at_its_place_and_no_other(found: History) -> None:
+    rows = found.changes
+    assert len(found.series) == 4
+    assert list(zip(rows["workload"], rows["system"], rows["session"], strict=True)) == [
+        ("sysbench-cpu", "docker", PLANTED), ("web", "docker", PLANTED)
+    ]  # fmt: skip
+    assert ((rows["ratio_low"] < 0.95) & (rows["ratio_high"] > 0.95)).all()
+    assert (rows["direction"] == "worse").all()
+    assert (rows["p_adjusted"] < 0.05).all()
+
+
+def test_a_version_that_came_at_another_time_explains_nothing(found: History) -> None:
+    text = "docker 26.1.5 → 28.0.1"
+    assert found.breaks == (Break(4, text, "system docker version", frozenset({"docker"})),)
+    assert (found.changes["explained"] == "").all()
+    assert len(unexplained(found)) == 2
+    assert f"Break at nightly-2026-01-09 (2026-01-09): {text}." in list(describe_history(found))
+
+
+def test_the_own_level_of_each_system_is_another_view(nights: list[Path]) -> None:
+    own = read_history(nights, view="level")
+    assert set(own.series["system"]) == {"native", "docker", "lxc"}
+    assert set(own.changes["system"]) == {"docker"}
+    assert set(own.changes["session"]) == {PLANTED}
+    web = own.changes[own.changes["workload"] == "web"].iloc[0]
+    assert 7500 < web["after"] < 7700 < 7900 < web["before"] < 8100
+
+
+def test_a_change_that_coincides_with_a_break_is_attributed_by_name(tmp_path: Path) -> None:
+    both = {"kernel": {AT: "6.12.9"}, "docker": {AT: "28.0.1"}}
+    some = write_nights(tmp_path, NIGHTS, change={(AT, "docker"): 0.95}, blocks=6, **both)
+    found = read_history(some)
+    assert set(found.changes["explained"]) == {"kernel 6.12.1 → 6.12.9; docker 26.1.5 → 28.0.1"}
+    assert unexplained(found).empty
+    table = tables.history_table(found.series, found.changes)
+    assert list(table["explained by"]) == ["kernel 6.12.1 → 6.12.9; docker 26.1.5 → 28.0.1", ""] * 2
+
+
+def test_a_break_explains_what_it_is_of() -> None:
+    version = Break(3, "", "", frozenset({"docker"}))
+    assert version.explains("web", {"docker", "native"})
+    assert not version.explains("web", {"lxc", "native"})
+    tool = Break(3, "", "", frozenset(), "web")
+    assert tool.explains("web", {"lxc"})
+    assert not tool.explains("stream", {"lxc"})
+
+
+def test_what_is_another_one_each_night_explains_nothing(tmp_path: Path) -> None:
+    some = write_nights(tmp_path, 9, change={}, blocks=2)
+    for number, folder in enumerate(some):
+        edit(folder / "provenance/server.json", hostname=f"rented-{number}", memory={"total_bytes": (1 << 34) + number})
+    edit(some[5] / "provenance/server.json", cpu={"model_name": "Made-up 10"})
+    assert [each.text for each in read_history(some).breaks] == [
+        "cpu Made-up 9 → Made-up 10", "cpu Made-up 10 → Made-up 9"
+    ]  # fmt: skip
+
+
+def test_what_cannot_be_compared_is_left_out_with_a_sentence(tmp_path: Path) -> None:
+    some = write_nights(tmp_path, 10, change={}, blocks=2)
+    edit(some[1] / "session.json", baseline="docker", parameters={"baseline": "docker"})
+    edit(some[2] / "session.json", baseline="docker", parameters={"baseline": "docker"})
+    (some[4] / "plan.jsonl").unlink()
+    found = read_history(some)
+    assert len(found.sessions) == 7
+    told = list(describe_history(found))
+    assert any("2 sessions, nightly-2026-01-06 to nightly-2026-01-07, are left out" in line for line in told)
+    assert any(line.startswith("nightly-2026-01-09 is left out") for line in told)
+    assert "4 of 4 series: too few sessions to tell a change from chance: 7, and at least 8 are needed." in told
+    assert set(tables.history_table(found.series, found.changes)["changed at"]) == {"too few sessions"}
+
+
+def test_what_was_accepted_is_not_looked_at_again(nights: list[Path]) -> None:
+    later = read_history(nights, since=PLANTED)
+    assert later.sessions[0] == PLANTED
+    assert later.changes.empty
+
+
+@pytest.mark.parametrize(
+    ("how", "said"), [({"view": "speed"}, "unknown view"), ({"metrics": ["latency"]}, "unknown metric"),
+                      ({"since": "yesterday"}, "unknown session")],
+)  # fmt: skip
+def test_what_there_is_not_is_refused(nights: list[Path], how: dict[str, Any], said: str) -> None:
+    with pytest.raises(DesignError, match=said):
+        read_history(nights[:2], **how)
+
+
+def test_the_command_says_it_and_writes_table_and_figures(
+    command: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("containers", "--metric", "requests_per_s") == 0
+    printed = capsys.readouterr().out
+    assert printed.count("unexplained") == 1
+    assert PLANTED in printed
+    out = tmp_path / "out"
+    assert {path.suffix for path in (out / "tables/history-containers").iterdir()} == {".md", ".csv", ".tex"}
+    figures = {path.name for path in (out / "figures/history-containers").iterdir()}
+    assert {"web-requests_per_s-users-1000.pdf", "web-requests_per_s-users-1000-85mm.pdf"} <= figures
+
+
+def test_its_status_is_for_a_pipeline(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    fail = ("--fail-on", "different", "--metric", "requests_per_s")
+    assert command("containers", *fail) == 1
+    assert f"docker is worse since {PLANTED}" in capsys.readouterr().err
+    assert command("containers", *fail, "--since", PLANTED) == 0  # accepted
+    assert command("containers", "--since", "nightly-1999-01-01") == 2
+    assert command("cnis", *fail) == 2
+    assert "no session of cnis" in capsys.readouterr().err
+
+
+def test_what_got_better_fails_only_where_any_change_is_to(tmp_path: Path) -> None:
+    found = read_history(write_nights(tmp_path, NIGHTS, change={(AT, "docker"): 1.06}))
+    assert set(found.changes["direction"]) == {"better"}
+    assert unexplained(found).empty
+    assert set(unexplained(found, both=True)["session"]) == {PLANTED}
+
+
+def test_the_error_of_a_session_is_that_of_its_deployments_where_it_has_several() -> None:
+    noise = np.random.default_rng(5).normal(0, 0.01, (2, 2, 12))
+
+    def opened(number: int, blocks_per_deployment: int) -> Session:
+        values = {name: 100 * np.exp(each) for name, each in zip(("native", "docker"), noise[number], strict=True)}
+        table = table_of(values, blocks_per_deployment=blocks_per_deployment)
+        about = {"baseline": "native", "margins": {"": 0.02}, "primary": [["sysbench-cpu", "events_per_s"]]}
+        return Session(Path(str(number)), about, table, table.iloc[:0])
+
+    points = history._points([opened(0, 0), opened(1, 4)], "ratio", (), 7)
+    assert points["at"].tolist() == [7, 8]
+    assert points["df"].tolist() == [11, 2]
+    logs = np.log(100 * np.exp(noise[1])).reshape(2, 3, 4)
+    means = np.exp(logs).mean(axis=-1)
+    each = np.log(means[1] / means[0])
+    assert points["estimate"].iloc[1] == pytest.approx(each.mean())
+    assert points["error"].iloc[1] == pytest.approx(each.std(ddof=1) / np.sqrt(3))
