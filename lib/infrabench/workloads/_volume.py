@@ -149,15 +149,17 @@ class Client:
         """Return the steps that read usage, and apart the devices on the way; `when` begins ``before`` or ``after``."""
         if not self.is_apart:
             return (usage(self.roles, when),)
-        steps = (
-            *(
-                Step(f"link-{role}-{when}", role, _link(self.roles[role]), timeout_s=15.0)
-                for role in ("server", "client")
-            ),
-            verb(self.roles, ("usage",), "measure", f"client-usage-{when}", role="client"),
-            verb(self.roles, ("usage",), "measure", f"usage-{when}", store="store-listens"),
-        )
+        steps = (*self.read_link(when), verb(self.roles, ("usage",), "measure", f"usage-{when}", store="store-listens"))
         return steps if when.startswith("before") else steps[::-1]
+
+    def read_link(self, when: str, phase: PHASE = "measure") -> Steps:
+        """Return the steps that read the devices on the way and what the client has used; none on the same node."""
+        if not self.is_apart:
+            return ()
+        return (
+            *(Step(f"link-{role}-{when}", role, _link(self.roles[role]), 15.0, phase) for role in ("server", "client")),
+            verb(self.roles, ("usage",), phase, f"client-usage-{when}", role="client"),
+        )
 
     def command(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Return a command of the client; apart it ends when the store does not answer any more."""
@@ -188,8 +190,8 @@ def place_client(params: Params, roles: Roles) -> Client:
 
 
 def _link(target: Target) -> tuple[str, ...]:
-    claim = json.dumps({"device": target.devices["uplink"]})
-    return ("env", _counters.CLAIM + claim, "cat", "/proc/net/dev")
+    claim = {"node": target.role, "devices": dict(target.devices), "counters": 0}
+    return ("env", _counters.CLAIM + json.dumps(claim, sort_keys=True), "cat", "/proc/net/dev")
 
 
 def check_link(capture: Capture, before: str, after: str, received_bytes: float = 0, sent_bytes: float = 0) -> None:
@@ -204,7 +206,7 @@ def check_link(capture: Capture, before: str, after: str, received_bytes: float 
     _counters.check_enough(_counters.Amount(max(ways.values()), "B"))
     for role, turned in (("client", {"in": "in", "out": "out"}), ("server", {"in": "out", "out": "in"})):
         steps = [f"link-{role}-{when}" for when in (before, after)]
-        device = _counters.claimed(capture, steps[0])["device"]
+        device = _counters.claimed(capture, steps[0])["devices"]["uplink"]
         passed = _counters.moved(*(whole(_counters.TOOL, capture, step) for step in steps), device)
         for way, amount in ways.items():
             if amount:
