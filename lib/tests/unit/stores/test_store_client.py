@@ -12,11 +12,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from infrabench.core import DeploySpec, Limits, Machines, NotRunnable
+from infrabench.experiment.execution import session
+from infrabench.experiment.execution.deployments import deployed
 from infrabench.machines.sites.site import OpenSite
+from infrabench.studies.storage import STUDY
 from infrabench_platforms.stores import link, on_host, upload
 from infrabench_platforms.stores.node import ceph, ceph_cluster, client, daemons, disks, main, nbd
 from infrabench_platforms.stores.node.config import GIB, Config, StoreError, client_name, load
@@ -223,7 +227,7 @@ def test_a_client_has_no_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 # ------------------------------------------------------------------------------------------------------ the deployment
 
 
-def deployed(spec: DeploySpec, hosts: dict[str, Scripted], asked: list[bool], guest: bool = False):
+def made_ready(spec: DeploySpec, hosts: dict[str, Scripted], asked: list[bool], guest: bool = False):
     @contextmanager
     def storer(name: str, need: int, with_guest: bool, with_client: bool) -> Iterator[Machines]:
         asked.append(with_client)
@@ -242,12 +246,12 @@ def test_a_client_is_made_where_a_case_asks_for_it_and_left_as_it_was_found() ->
     store = Scripted(answering(addr=(0, b"eth0\n"), main=(0, facts.encode())), "store")
     far = Scripted(answering(getent=(0, b"192.0.2.1 eth1\n"), main=(0, b"{}")), "client")
     hosts, asked = {"store": store, "client": far}, list[bool]()
-    with deployed(DeploySpec("s", Limits(), ""), hosts, asked) as made:
+    with made_ready(DeploySpec("s", Limits(), ""), hosts, asked) as made:
         assert set(made.targets) == {"server"}
         assert "client" not in made.facts
         assert "store-listens" not in made.targets["server"].lifecycle
     assert not far.asked
-    with deployed(DeploySpec("s", Limits(), "", two_nodes=True), hosts, asked) as made:
+    with made_ready(DeploySpec("s", Limits(), "", two_nodes=True), hosts, asked) as made:
         assert made.facts["client"]["link"].startswith("not shaped: the hosts' own")
         assert made.targets["client"].lifecycle["uri"] == ("nbd://192.0.2.1:10809",)
         assert made.targets["client"].devices == {"uplink": "eth1"}
@@ -259,6 +263,21 @@ def test_a_client_is_made_where_a_case_asks_for_it_and_left_as_it_was_found() ->
     assert asked == [False, True]
     assert verbs(far) == ["create", "unmount", "pause", "destroy"]
     assert far.asked[-1][-1] == upload.path(Config("client", "zfs-c", 0, 1, address="x", listens=True))
+
+
+@pytest.mark.parametrize(("profile", "wanted"), [("quick", False), ("network", True)])
+def test_the_cases_of_a_session_say_whether_there_is_a_client(profile: str, wanted: bool) -> None:
+    asked: list[bool] = []
+
+    def storer(name: str, need: int, guest: bool, with_client: bool) -> NoReturn:
+        asked.append(with_client)
+        raise NotRunnable("no more is asked here")
+
+    design = session.request(STUDY, profile=profile)
+    site = OpenSite("x", "inventory", {}, storer=storer)
+    with pytest.raises(NotRunnable, match="no more is asked"), deployed(STUDY, design, site, label="s"):
+        pass
+    assert asked == [wanted]
 
 
 def test_the_client_host_needs_no_daemons_of_the_store_and_is_refused_with_what_it_lacks() -> None:
