@@ -32,7 +32,7 @@ from infrabench_platforms.stores.node import guest
 
 KEPT = "kept-"  # begins the names of sets that stay until the lab goes down
 ROLES = ("control", "worker1", "worker2")
-EVERY_ROLE = (ROLES, nodes.STORE_PAIR, nodes.QUEUE, nodes.PAIR)  # of a cluster, a store, a Slurm cluster, a pair
+EVERY_ROLE = (ROLES, nodes.QUEUE, nodes.PAIR, nodes.STORE_PAIR)  # of a cluster, a Slurm cluster, a pair, a store
 FIRST, STEP, SLOTS = 21, 4, 32  # last part of the first address, addresses a set, how many sets fit
 TOOLS_DIR = "/opt/infrabench"
 IMAGES_DIR = "/opt/infrabench/images"
