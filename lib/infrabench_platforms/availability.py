@@ -107,7 +107,9 @@ class LabAhead:
         self._images("cluster")
         raise Enough
 
-    def store(self, name: str, need_bytes: int, guest: bool = False) -> AbstractContextManager[Machines]:
+    def store(
+        self, name: str, need_bytes: int, guest: bool = False, client: bool = False
+    ) -> AbstractContextManager[Machines]:
         """Raise `Enough`, or `NotRunnable` with what stands against a store."""
         if reason := node_groups.find_store_obstacle(need_bytes):
             raise NotRunnable(reason)

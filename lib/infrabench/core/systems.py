@@ -34,6 +34,7 @@ class DeploySpec:
     address: str  # the address that the target should answer on, inside the guest network
     disk_bytes: int = 0  # most space that one trial of the plan needs inside its target
     to_make: int = 1  # how many systems of the session are still to be made, this one included
+    two_nodes: bool = False  # a case of the session has its client on another node than the system
 
 
 @dataclass

@@ -10,15 +10,19 @@ damage that no disk reports, in one copy and in both.
 Every ratio is Ceph over ZFS. A pool is made anew for each deployment, which is the unit of analysis.
 
 Both systems take one path, NBD; what also has a path of its own (librbd) is measured on that as well, and the scenario
-says so. Sizes are of one copy. Files, and what a rebuild filled, are freed again; the raw area that single requests go
-to stays filled: the space that a trial needs is its own and that area. `seconds` is what one trial takes, on average
-over both systems, on two cores of a virtual machine; it only serves the estimate of the plan.
+says so. The paper's client was another machine than its store, over 1 Gbit/s. Here it is on the store's node, and in
+the profile `network` also on a node of its own: there a scenario ends with ``two-nodes``.
+
+Sizes are of one copy. Files, and what a rebuild filled, are freed again; the raw area that single requests go to stays
+filled: the space that a trial needs is its own and that area. `seconds` is what one trial takes, on average over both
+systems, on two cores of a virtual machine; it only serves the estimate of the plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from infrabench.core import Case, Guards, Limits, Profile, Study
@@ -58,6 +62,7 @@ class Sizes:
     damage_files: int
     damage_bytes: int
     damages: tuple[str, ...]
+    placements: tuple[str, ...] = ("same-node",)  # of the client: that of the store, or a node of its own
 
 
 EVERY = tuple((pattern, mode, "nbd") for mode in ("default", "strict") for pattern in PATTERNS)
@@ -92,6 +97,10 @@ PAPER = Sizes(
 )  # fmt: skip
 
 
+# Where the client is, and nothing else, tells a case from its neighbour. What happens to disks is the store's alone.
+NETWORK = replace(QUICK, rebuilds=(), damages=(), placements=("same-node", "two-nodes"))
+
+
 def _cases(of: Sizes) -> tuple[Case, ...]:
     """Return what a profile measures. What needs the raw area filled alike stands together: filling costs most."""
     return (*_requests(of), *_copies(of), *_databases(of), *_rebuilds(of), *_damages(of))
@@ -99,27 +108,29 @@ def _cases(of: Sizes) -> tuple[Case, ...]:
 
 def _requests(of: Sizes) -> Iterator[Case]:
     fill_s = of.area_bytes / FILL_B_PER_S / max(1, len(of.requests))  # once, for all of them
-    for pattern, mode, path in of.requests:
+    for placement, (pattern, mode, path) in product(of.placements, of.requests):
         name = f"{PATTERNS[pattern]} {mode}" + ("" if path == "nbd" else f" {path}")
         params = {"pattern": pattern, "mode": mode, "path": path, "area_bytes": of.area_bytes}
         params |= {"seconds": of.run_s, "ramp_s": of.ramp_s}
         took = SERVE_S + fill_s + of.ramp_s + of.run_s
-        yield _case("fio-4k", name, params, took, of.area_bytes, group="single requests")
+        group = _placed("single requests", placement)
+        yield _case("fio-4k", _placed(name, placement), params, took, of.area_bytes, placement, group=group)
 
 
 def _copies(of: Sizes) -> Iterator[Case]:
-    for mode in of.copy_modes:
+    for placement, mode in product(of.placements, of.copy_modes):
         params = {"files": FILES, "total_bytes": of.copy_bytes, "mode": mode}
         took = MOUNT_S + of.copy_bytes / COPY_B_PER_S
-        yield _case("file-copy", f"{FILES} files {mode}", params, took, of.area_bytes + _on_files(of.copy_bytes))
+        name = _placed(f"{FILES} files {mode}", placement)
+        yield _case("file-copy", name, params, took, of.area_bytes + _on_files(of.copy_bytes), placement)
 
 
 def _databases(of: Sizes) -> Iterator[Case]:
     size = _on_files(DATABASE_BYTES + of.rows * ROW_BYTES)
-    for test, mode in of.tests:
+    for placement, (test, mode) in product(of.placements, of.tests):
         params = {"test": test, "mode": mode, "rows": of.rows, "seconds": of.oltp_s}
         took = MOUNT_S + DATABASE_S + of.rows / 50_000 + of.oltp_s
-        yield _case("oltp", f"{TESTS[test]} {mode}", params, took, of.area_bytes + size)
+        yield _case("oltp", _placed(f"{TESTS[test]} {mode}", placement), params, took, of.area_bytes + size, placement)
 
 
 def _rebuilds(of: Sizes) -> Iterator[Case]:
@@ -145,7 +156,16 @@ def _damages(of: Sizes) -> Iterator[Case]:
         yield _case("integrity", DAMAGE[damage], params, took, of.area_bytes + _on_files(of.damage_bytes))
 
 
-def _case(workload: str, scenario: str, params: dict[str, Any], took: float, disk_bytes: int, **more: Any) -> Case:
+def _placed(name: str, placement: str) -> str:
+    return name if placement == "same-node" else f"{name} {placement}"
+
+
+def _case(
+    workload: str, scenario: str, params: dict[str, Any], took: float, disk_bytes: int, placement: str = "same-node",
+    **more: Any,
+) -> Case:  # fmt: skip
+    if placement != "same-node":
+        params, took = {**params, "placement": placement}, took + SERVE_S
     return Case(workload, scenario, params, seconds=round(took, 1), disk_bytes=disk_bytes, **more)
 
 
@@ -187,6 +207,7 @@ STUDY = Study(
         # A pool is what was made independently: more blocks on the same pools say little more about the systems.
         "quick": Profile(3, _cases(QUICK), 3, BOTH),
         "long": Profile(3, _cases(LONG), 3, BOTH),
+        "network": Profile(3, _cases(NETWORK), 3, BOTH),
         "paper": Profile(30, _cases(PAPER), 6, BOTH),
         "crosscheck": Profile(3, tuple(_crosscheck()), 3, CHECK),
     },

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from infrabench.core import NotAsClaimed, ParseError
-from infrabench.workloads._parse import one
+from infrabench.core import Capture, NotAsClaimed, ParseError
+from infrabench.workloads._parse import json_object, one
 
 TOOL = "witness"
+CLAIM = "INFRABENCH_CLAIM="  # begins the word of a command that says what its reading has to show
 TICK_S = 0.01  # USER_HZ is 100 on every architecture of Linux that matters: /proc/stat has no finer times
 BUSY = (0, 1, 2, 5, 6)  # of a line of CPU times: user, nice, system, hard and soft interrupts
 BOOT_S = 2  # the kernel works the time of boot out of a clock that is being corrected
@@ -148,6 +149,14 @@ def counted_s(text: str, counters: int) -> float:
     if len(nanoseconds) + len(microseconds) != counters:
         raise ParseError(TOOL, f"expected {counters} CPU counters", head)
     return sum(map(int, nanoseconds)) / 1e9 + sum(map(int, microseconds)) / 1e6
+
+
+def claimed(capture: Capture, step: str) -> Mapping[str, Any]:
+    """Return what the reading of a step was said to show, when it was planned."""
+    said = [part.removeprefix(CLAIM) for part in capture[step].argv if part.startswith(CLAIM)]
+    if len(said) != 1:
+        raise ParseError(TOOL, f"step {step} claims {len(said)} paths", str(capture[step].argv))
+    return json_object(TOOL, said[0])
 
 
 def check_passed(claim: str, where: str, amount: Amount, device: Device, way: Literal["in", "out"] | None) -> None:

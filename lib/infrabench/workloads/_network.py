@@ -24,7 +24,7 @@ from typing import Any
 
 from infrabench.core import Capture, Measurements, NotRunnable, Param, Params, ParseError, Result, Roles, Step, Target
 from infrabench.workloads import _counters
-from infrabench.workloads._parse import json_object, lower, positive, whole
+from infrabench.workloads._parse import lower, positive, whole
 
 CPUS = {"free": None, "apart": "1,0", "one": "0,0"}  # processors of client and server, as iperf3 and netperf take them
 PLACEMENTS = {"same-node": "near", "two-nodes": "far"}
@@ -40,7 +40,6 @@ PATH = {
     "policy": Param(False, meaning="a NetworkPolicy selects the server"),
     "cpus": Param("free", choices=tuple(CPUS), meaning="processors of both ends"),
 }
-CLAIM = "INFRABENCH_CLAIM="
 NODES = ("server-node", "client-node")
 READY_S = 20.0
 # Arguments: file for the process id, name of the program, port in hexadecimal, then the program and its arguments. A
@@ -122,7 +121,7 @@ def around(found: Ends, params: Params, server: Sequence[str], tool: Step) -> tu
 
     The readings around the tool are its neighbours: the server's node last before it and first after it.
     """
-    claim = CLAIM + json.dumps(_claim(found, params), sort_keys=True)
+    claim = _counters.CLAIM + json.dumps(_claim(found, params), sort_keys=True)
     name = server[0]
     mark = ("sh", f"/tmp/infrabench-{name}-{params['port']}.pid", name)
     start = ("env", claim, "sh", "-c", START, *mark, f"{params['port']:04X}", *server)
@@ -146,7 +145,7 @@ def around(found: Ends, params: Params, server: Sequence[str], tool: Step) -> tu
 
 def check_path(capture: Capture, amount: _counters.Amount) -> None:
     """Raise `NotAsClaimed` when a counter contradicts the path of a trial that moved `amount` from client to server."""
-    claim = _claimed(capture, "start")
+    claim = _counters.claimed(capture, "start")
     said, interface = claim["placement"].replace("-", " "), claim["interface"]
     _counters.check_enough(amount)
     for device, carries in claim["devices"].items():
@@ -154,7 +153,7 @@ def check_path(capture: Capture, amount: _counters.Amount) -> None:
         way = f"{said} over the server's {claim['device']}"
         _counters.check_passed(way, f"its device {device}", amount, passed, "in" if carries else None)
     for key in NODES[: claim["nodes"]]:
-        node = _claimed(capture, f"{key}-before")
+        node = _counters.claimed(capture, f"{key}-before")
         before, after = (whole(_counters.TOOL, capture, f"{key}-{when}") for when in ("before", "after"))
         for use, device in node["devices"].items():
             carries = said == "two nodes" and (use == "uplink" or interface != "second")
@@ -180,7 +179,7 @@ def cpu_measurements(capture: Capture, payload_bytes: float) -> Measurements:
     `payload_bytes`: all that was delivered between the readings, also what the tool leaves out of its result. Nothing
     when no node could be read; of an end alone nothing where it has no counter, or both have the same.
     """
-    keys = NODES[: _claimed(capture, "start")["nodes"]]
+    keys = NODES[: _counters.claimed(capture, "start")["nodes"]]
     if not keys:
         return ()
     read = {key: [whole(_counters.TOOL, capture, f"{key}-{when}") for when in ("before", "after")] for key in keys}
@@ -191,7 +190,7 @@ def cpu_measurements(capture: Capture, payload_bytes: float) -> Measurements:
     # of every machine that a node is on, whole; and of each end by itself, the sender before the receiver
     used_s = {"cpu": busy_s if one else sum(each for each, _ in spent.values())}
     for key in reversed(keys) if len(keys) > 1 else ():
-        counters = _claimed(capture, f"{key}-before")["counters"]
+        counters = _counters.claimed(capture, f"{key}-before")["counters"]
         used = [_counters.counted_s(each, counters) for each in read[key]]
         if used[1] < used[0]:
             raise ParseError(_counters.TOOL, f"the CPU counter of {key} went backwards", str(used))
@@ -220,11 +219,11 @@ def _claim(found: Ends, params: Params) -> Mapping[str, Any]:
 def _reading(node: Target) -> tuple[str, ...]:
     """Return the command that reads a node: its CPU counters, devices, and at the end ``/proc/stat``."""
     claim = {"node": node.role, "devices": dict(node.devices), "counters": len(node.counters)}
-    return ("env", CLAIM + json.dumps(claim, sort_keys=True), "cat", *node.counters, "/proc/net/dev", "/proc/stat")
-
-
-def _claimed(capture: Capture, step: str) -> Mapping[str, Any]:
-    said = [part.removeprefix(CLAIM) for part in capture[step].argv if part.startswith(CLAIM)]
-    if len(said) != 1:
-        raise ParseError(_counters.TOOL, f"step {step} claims {len(said)} paths", str(capture[step].argv))
-    return json_object(_counters.TOOL, said[0])
+    return (
+        "env",
+        _counters.CLAIM + json.dumps(claim, sort_keys=True),
+        "cat",
+        *node.counters,
+        "/proc/net/dev",
+        "/proc/stat",
+    )

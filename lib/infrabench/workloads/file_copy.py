@@ -25,6 +25,7 @@ PARAMS = {
     "files": Param(44, least=1, meaning="number of files"),
     "total_bytes": Param(4_000_000_000, least=MIB, unit="B", meaning="size of all files together"),
     "mode": _volume.MODE,
+    "placement": _volume.PLACEMENT,
 }
 TOOL = "fio"
 READS = ("3.33", "3.39")
@@ -43,21 +44,24 @@ def plan(params: Params, roles: Roles) -> Steps:
     """Return writing, dropping, reading and comparing, on a file system that is made for it."""
     size = _file_bytes(params) * params["files"]
     _volume.check(roles)
-    (folder,) = _volume.lifecycle(roles, "mount", "no file system can be made on it")
+    client = _volume.place_client(params, roles)
+    (folder,) = client.lifecycle("mount", "no file system can be made on it")
     area = _volume.area_bytes(size)
     return (
-        _volume.verb(roles, ("mount", params["mode"], area), "prepare", moved_bytes=area),
-        _volume.verb(roles, ("drop",), "prepare"),
-        _volume.usage(roles, "before-write"),
-        _step("write", params, folder, ("--rw=write", "--end_fsync=1", "--refill_buffers", "--do_verify=0", *SUMS)),
-        _volume.usage(roles, "after-write"),
-        _volume.verb(roles, ("drop",), "measure", "drop-before-read"),
-        _volume.usage(roles, "before-read"),
-        _step("read", params, folder, ("--rw=read", "--invalidate=0")),
-        _volume.usage(roles, "after-read"),
-        _step("compare", params, folder, ("--rw=read", "--invalidate=0", "--verify_fatal=1", *SUMS)),
-        *_volume.rescue(roles),
-        _volume.verb(roles, ("unmount",), "cleanup", moved_bytes=size),
+        *client.mount(params["mode"], area),
+        *client.drop(),
+        *client.read("before-write"),
+        _step(
+            "write", params, client, folder, ("--rw=write", "--end_fsync=1", "--refill_buffers", "--do_verify=0", *SUMS)
+        ),
+        *client.read("after-write"),
+        *client.drop("measure", "drop-before-read"),
+        *client.read("before-read"),
+        _step("read", params, client, folder, ("--rw=read", "--invalidate=0")),
+        *client.read("after-read"),
+        _step("compare", params, client, folder, ("--rw=read", "--invalidate=0", "--verify_fatal=1", *SUMS)),
+        *client.rescue(),
+        client.unmount(size),
     )
 
 
@@ -67,6 +71,8 @@ def parse(capture: Capture) -> Measurements:
     found: Measurements = ()
     for way in WAYS:
         report, spent = _done(capture, way), _volume.used(capture, f"before-{way}", f"after-{way}")
+        moved = {"received_bytes" if way == "read" else "sent_bytes": report.bytes}
+        _volume.check_link(capture, f"before-{way}", f"after-{way}", **moved)
         used = {"storage": spent.storage_s, "client": spent.client_s}
         rate = higher("B/s", **{f"{way}_B_per_s": report.bytes_per_s})
         costs = lower("s/B", **{f"{way}_{who}_cpu_s_per_B": each / report.bytes for who, each in used.items()})
@@ -81,14 +87,15 @@ def _file_bytes(params: Params) -> int:
     return each
 
 
-def _step(name: str, params: Params, folder: str, options: Sequence[str]) -> Step:
+def _step(name: str, params: Params, client: _volume.Client, folder: str, options: Sequence[str]) -> Step:
     each = _file_bytes(params)
     argv = (
         TOOL, f"--name={name}", f"--directory={folder}", "--filename_format=file.$filenum",
         f"--nrfiles={params['files']}", f"--filesize={each}", "--file_service_type=sequential", "--openfiles=1",
         "--ioengine=psync", f"--bs={PIECE}", "--fallocate=none", *options, "--output-format=json",
     )  # fmt: skip
-    return Step(name, "server", argv, timeout_s=_volume.COMMAND_S + each * params["files"] / _volume.SLOWEST_B_PER_S)
+    timeout_s = _volume.COMMAND_S + each * params["files"] / _volume.SLOWEST_B_PER_S
+    return Step(name, client.role, client.command(argv), timeout_s=timeout_s)
 
 
 def _done(capture: Capture, name: str) -> _fio_report.Side:

@@ -7,7 +7,8 @@ offsets are drawn anew in each trial and cover the area without repeating one.
 
 ``path``: ``nbd`` is the one that every system has; ``rbd`` is librbd in fio itself (Ceph); ``kernel`` is a block device
 of the kernel (krbd, zvol), by libaio, past the page cache. The last two are there where the store names them. Where it
-names what its device is ``inside`` of, a virtual machine, fio runs there.
+names what its device is ``inside`` of, a virtual machine, fio runs there. ``placement``: whether fio is on
+the store's node, see `_volume`; from another one the paths are ``nbd`` and ``rbd``.
 
 Metrics: ``iops``; ``latency_mean_s`` and the percentiles ``latency_p50_s``, ``_p99_s``, ``_p999_s`` from submission to
 completion of single requests (fio's buckets are good to 1 %); ``cpu_percent``, see `_volume`, over ramp, run and flush;
@@ -31,6 +32,7 @@ ENGINES = {"nbd": "nbd", "rbd": "rbd", "kernel": "libaio"}  # of each path
 PARAMS = {
     "pattern": Param("randread", choices=PATTERNS, meaning="order and direction of the requests"),
     "mode": _volume.MODE,
+    "placement": _volume.PLACEMENT,
     "path": Param("nbd", choices=tuple(ENGINES), meaning="how fio reaches the volume"),
     "area_bytes": Param(2 * GIB, least=512, unit="B", meaning="size of the area that requests go to"),
     "depth": Param(32, least=1, meaning="requests that are outstanding"),
@@ -61,19 +63,21 @@ def plan(params: Params, roles: Roles) -> Steps:
         raise DesignError("fio-4k: area_bytes must be whole blocks, and block_bytes whole sectors of 512 bytes")
     timeout_s = params["seconds"] + params["ramp_s"] + 2 * _volume.COMMAND_S  # a flush of much takes its time
     inside = roles["server"].lifecycle.get("inside", ()) if params["path"] == "kernel" else ()
+    client = _volume.place_client(params, roles)
+    role = client.role
     return (
-        _volume.verb(roles, ("serve", params["mode"]), "prepare"),
-        _volume.verb(roles, ("fill", params["area_bytes"]), "prepare", moved_bytes=params["area_bytes"]),
-        Step("folder", "server", (*inside, "mkdir", "-p", FOLDER), phase="prepare"),
-        _volume.verb(roles, ("drop",), "prepare"),
-        _volume.usage(roles, "before"),
-        Step("fio", "server", (*inside, *_way(params, roles), *_options(params)), timeout_s=timeout_s),
-        _volume.usage(roles, "after"),
-        Step("log", "server", (*inside, "cat", LOG)),
+        *client.serve(params["mode"]),
+        client.fill(params["area_bytes"]),
+        Step("folder", role, (*inside, "mkdir", "-p", FOLDER), phase="prepare"),
+        *client.drop(),
+        *client.read("before"),
+        Step("fio", role, client.command((*inside, *_way(params, client), *_options(params))), timeout_s=timeout_s),
+        *client.read("after"),
+        Step("log", role, (*inside, "cat", LOG)),
         # What was cut off would look like a run that stood still.
-        Step("log-size", "server", (*inside, "wc", "-c", LOG)),
-        *_volume.rescue(roles),
-        Step("remove", "server", (*inside, "rm", "-rf", FOLDER), phase="cleanup"),
+        Step("log-size", role, (*inside, "wc", "-c", LOG)),
+        *client.rescue(),
+        Step("remove", role, (*inside, "rm", "-rf", FOLDER), phase="cleanup"),
     )
 
 
@@ -95,6 +99,9 @@ def parse(capture: Capture) -> Measurements:
             raise ParseError(TOOL, f"{what} are of {count:g} requests, not of {report.requests}", text(capture["fio"]))
     if report.runtime_s < 0.99 * params["seconds"]:
         raise ParseError(TOOL, f"it ran {report.runtime_s:g} s of {params['seconds']:g} s", text(capture["fio"]))
+    _volume.check_link(
+        capture, "before", "after", **{"received_bytes" if way == "read" else "sent_bytes": report.bytes}
+    )
     parts = _rates(capture, report, way)
     points = {
         name: positive(TOOL, f"percentile {point}", value(TOOL, report.percentiles_s, point))
@@ -108,18 +115,18 @@ def parse(capture: Capture) -> Measurements:
     )
 
 
-def _way(params: Params, roles: Roles) -> tuple[str, ...]:
+def _way(params: Params, client: _volume.Client) -> tuple[str, ...]:
     """Return fio's command and how it reaches the volume; `NotRunnable` where the store has no such path."""
     path = params["path"]
     engine = f"--ioengine={ENGINES[path]}"
     if path == "nbd":
-        (uri,) = _volume.lifecycle(roles, "uri", "it serves no volume over NBD")
+        (uri,) = client.lifecycle("uri", "it serves no volume over NBD")
         return (TOOL, f"--name={NAME}", engine, f"--uri={uri}")
     if path == "rbd":
-        conf, pool, image = _volume.lifecycle(roles, "uri-rbd", "it has no RBD image")
+        conf, pool, image = client.lifecycle("uri-rbd", "it has no RBD image")
         way = (engine, "--clientname=admin", f"--pool={pool}", f"--rbdname={image}")
         return ("env", f"CEPH_CONF={conf}", TOOL, f"--name={NAME}", *way)
-    (device,) = _volume.lifecycle(roles, "device", "its volume is no block device of the kernel")
+    (device,) = client.lifecycle("device", "its volume is no block device of the kernel")
     return (TOOL, f"--name={NAME}", engine, "--direct=1", f"--filename={device}")
 
 

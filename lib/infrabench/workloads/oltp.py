@@ -39,6 +39,7 @@ PARAMS = {
     "threads": Param(4, least=1, meaning="connections"),
     "seconds": Param(15, least=1, unit="s", meaning="length of the run"),
     "mode": _volume.MODE,
+    "placement": _volume.PLACEMENT,
     "buffer_pool_bytes": Param(64 * MIB, least=5 * MIB, unit="B", meaning="buffer pool of the server, whole MiB"),
 }
 FOLDER = "/var/tmp/infrabench-oltp"  # on the node: socket, pid and log of the server
@@ -55,6 +56,7 @@ REPORT = {
     **{f"{kind} queries": Field(rf"^ {{8}}{kind}: +{COUNT}$") for kind in KINDS},
     "queries": Field(rf"^ {{4}}queries: +{COUNT} +\(NUM per sec\.\)$"),
 }
+HALF = 0.5  # of what the file area moved has to have crossed the network, at least: the client's cache holds some back
 LATE = 0.1  # share of the time that connecting and ending may take
 RATE_TOLERANCE = 0.02  # sysbench prints hundredths, and its total time in ten-thousandths
 SETTINGS = "SELECT @@innodb_buffer_pool_size, @@innodb_flush_method, @@innodb_flush_log_at_trx_commit"
@@ -72,7 +74,9 @@ def plan(params: Params, roles: Roles) -> Steps:
     _volume.check(roles)
     if params["buffer_pool_bytes"] % MIB:
         raise DesignError("oltp: buffer_pool_bytes must be whole MiB, MariaDB would round it")
-    (mounted,) = _volume.lifecycle(roles, "mount", "no file system can be made on it")
+    client = _volume.place_client(params, roles)
+    role = client.role
+    (mounted,) = client.lifecycle("mount", "no file system can be made on it")
     data = f"{mounted}/mariadb"
     area = _volume.area_bytes(DATABASE_BYTES + ROW_BYTES * params["rows"] * params["tables"])
     load_s = _volume.COMMAND_S + params["rows"] * params["tables"] / LOAD_ROWS_PER_S
@@ -83,27 +87,31 @@ def plan(params: Params, roles: Roles) -> Steps:
     )  # fmt: skip
     return (
         # A server that an interrupted trial left would keep the file system.
-        _stop("stop-left", "prepare"),
-        _volume.verb(roles, ("mount", params["mode"], area), "prepare", moved_bytes=area),
-        Step("folder", "server", ("mkdir", "-p", FOLDER, data), phase="prepare"),
-        Step("install", "server", install, timeout_s=START_S, phase="prepare"),
-        *_start(params, data, "first"),
-        Step("database", "server", (*_SQL, "CREATE DATABASE sbtest"), phase="prepare"),
-        Step("load", "server", _sysbench(params, "prepare"), timeout_s=load_s, phase="prepare"),
-        _stop("stop-loaded", "prepare"),
-        _volume.verb(roles, ("drop",), "prepare"),
-        *_start(params, data, "cold"),
-        Step("settings", "server", (*_SQL, SETTINGS), phase="prepare"),
-        _volume.usage(roles, "before"),
-        Step("sysbench", "server", _sysbench(params, "run"), timeout_s=params["seconds"] + _volume.COMMAND_S),
-        _volume.usage(roles, "after"),
-        Step("count", "server", (*_SQL, count), timeout_s=load_s),
-        Step("log", "server", ("tail", "-n", "100", LOG), phase="rescue"),
-        _stop("stop-failed", "rescue"),
-        *_volume.rescue(roles),
-        _stop("stop", "cleanup"),
-        _volume.verb(roles, ("unmount",), "cleanup", moved_bytes=area),
-        Step("remove", "server", ("rm", "-rf", FOLDER), phase="cleanup"),
+        _stop(role, "stop-left", "prepare"),
+        *client.mount(params["mode"], area),
+        # From here on: a run alone may move less than what the nodes say to each other besides.
+        *client.read_link("mounted", "prepare"),
+        Step("folder", role, ("mkdir", "-p", FOLDER, data), phase="prepare"),
+        Step("install", role, install, timeout_s=START_S, phase="prepare"),
+        *_start(params, role, data, "first"),
+        Step("database", role, (*_SQL, "CREATE DATABASE sbtest"), phase="prepare"),
+        Step("load", role, _sysbench(params, "prepare"), timeout_s=load_s, phase="prepare"),
+        _stop(role, "stop-loaded", "prepare"),
+        *client.drop(),
+        *_start(params, role, data, "cold"),
+        Step("settings", role, (*_SQL, SETTINGS), phase="prepare"),
+        *client.read("before"),
+        Step(
+            "sysbench", role, client.command(_sysbench(params, "run")), timeout_s=params["seconds"] + _volume.COMMAND_S
+        ),
+        *client.read("after"),
+        Step("count", role, (*_SQL, count), timeout_s=load_s),
+        Step("log", role, ("tail", "-n", "100", LOG), phase="rescue"),
+        _stop(role, "stop-failed", "rescue"),
+        *client.rescue(),
+        _stop(role, "stop", "cleanup"),
+        client.unmount(area),
+        Step("remove", role, ("rm", "-rf", FOLDER), phase="cleanup"),
     )
 
 
@@ -123,6 +131,9 @@ def parse(capture: Capture) -> Measurements:
     rows = [str(params["rows"])] * params["tables"]
     if text(capture["count"]) != "".join(f"{each}\n" for each in rows):
         raise ParseError("mariadb", f"every table must have {params['rows']} rows", text(capture["count"]))
+    if params.get("placement") == "two-nodes":
+        received, sent = (HALF * each for each in _volume.moved(capture, "mounted", "after"))
+        _volume.check_link(capture, "mounted", "after", received_bytes=received, sent_bytes=sent)
     return (*found, *lower("%", cpu_percent=_volume.used(capture, "before", "after").percent))
 
 
@@ -154,7 +165,7 @@ def read(output: str, params: Params) -> Measurements:
 _SQL = ("mariadb", "--no-defaults", f"--socket={SOCKET}", "--user=root", "--batch", "--skip-column-names", "--execute")
 
 
-def _start(params: Params, data: str, which: str) -> tuple[Step, Step]:
+def _start(params: Params, role: str, data: str, which: str) -> tuple[Step, Step]:
     """Return the steps that start the server and wait until it answers."""
     server = (
         "--no-defaults", f"--datadir={data}", "--user=root", "--skip-networking", f"--socket={SOCKET}",
@@ -167,18 +178,18 @@ def _start(params: Params, data: str, which: str) -> tuple[Step, Step]:
     )  # fmt: skip
     answers = (*_SQL, "SELECT 1")
     return (
-        Step(f"start-{which}", "server", daemon, phase="prepare"),
-        Step(f"ready-{which}", "server", answers, phase="prepare", timeout_s=10.0, until_ok_s=START_S),
+        Step(f"start-{which}", role, daemon, phase="prepare"),
+        Step(f"ready-{which}", role, answers, phase="prepare", timeout_s=10.0, until_ok_s=START_S),
     )
 
 
-def _stop(name: str, phase: _volume.PHASE) -> Step:
+def _stop(role: str, name: str, phase: _volume.PHASE) -> Step:
     """Return the step that ends the server in good order, or in any; there may be none."""
     argv = (
         "start-stop-daemon", "--stop", "--pidfile", PID, "--name", "mariadbd", "--retry", f"TERM/{STOP_S}/KILL/10",
         "--oknodo", "--remove-pidfile",
     )  # fmt: skip
-    return Step(name, "server", argv, timeout_s=STOP_S + 30.0, phase=phase)
+    return Step(name, role, argv, timeout_s=STOP_S + 30.0, phase=phase)
 
 
 def _sysbench(params: Params, command: str) -> tuple[str, ...]:

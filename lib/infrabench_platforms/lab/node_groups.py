@@ -1,8 +1,9 @@
 """Sets of nodes beside the lab's two, on its bridge, booted, frozen, thawed and removed together.
 
 A cluster is a control node and one or two workers. A store is one node, which carries a storage system with its
-daemons, its clients and its disks. A pair is a server and a client that are reached as hosts of one's own are: what
-names them is an inventory like anybody else's, so that what is tried on a pair works the same on real hosts.
+daemons, its clients and its disks, and, where that is asked for, another one for its clients. A pair is a server and a
+client that are reached as hosts of one's own are: what names them is an inventory like anybody else's, so that what is
+tried on a pair works the same on real hosts.
 
 A set has a name; that of a cluster or store is that of the system it is for. It is made from nothing every time: two
 sets share the images and nothing else. `slots` tells which addresses each set has.
@@ -31,7 +32,7 @@ from infrabench_platforms.stores.node import guest
 
 KEPT = "kept-"  # begins the names of sets that stay until the lab goes down
 ROLES = ("control", "worker1", "worker2")
-EVERY_ROLE = (ROLES, (nodes.STORE,), nodes.QUEUE, nodes.PAIR)  # of a cluster, a store, a Slurm cluster, a pair
+EVERY_ROLE = (ROLES, nodes.QUEUE, nodes.PAIR, nodes.STORE_PAIR)  # of a cluster, a Slurm cluster, a pair, a store
 FIRST, STEP, SLOTS = 21, 4, 32  # last part of the first address, addresses a set, how many sets fit
 TOOLS_DIR = "/opt/infrabench"
 IMAGES_DIR = "/opt/infrabench/images"
@@ -85,7 +86,7 @@ def place_nodes(name: str, slot: int, roles: Sequence[str]) -> tuple[Node, ...]:
 
 def all_nodes(name: str, slot: int) -> tuple[Node, ...]:
     """Return every node that a set of this name can have, whatever it is."""
-    return tuple(node for roles in EVERY_ROLE for node in place_nodes(name, slot, roles))
+    return tuple(dict.fromkeys(node for roles in EVERY_ROLE for node in place_nodes(name, slot, roles)))
 
 
 def existing_nodes(prefix: str = "") -> list[Node]:
@@ -276,19 +277,23 @@ def find_store_obstacle(need_bytes: int) -> str | None:
 
 
 @contextmanager
-def open_store(name: str, need_bytes: int, has_guest: bool = False, say: Say = log.info) -> Iterator[Machines]:
+def open_store(
+    name: str, need_bytes: int, has_guest: bool = False, has_client: bool = False, say: Say = log.info
+) -> Iterator[Machines]:
     """Yield the set `name` of one node, ``store``; what is left of an earlier one of that name is removed first.
 
-    Its disks' files lie on this machine's own file system. Raises `NotRunnable`, before anything is made, where there
-    are no loop devices, no FUSE, or less than `need_bytes` of free space. With `has_guest` the node also sees the image
-    of a virtual machine, which is made first where it is not there: minutes.
+    With `has_client` there is a second one like it, ``client``. Files of its disks lie on this machine's own file
+    system. Raises `NotRunnable`, before anything is made, where there are no loop devices, no FUSE, or less than
+    `need_bytes` of free space. With `has_guest` the node also sees the image of a virtual machine, which is made first
+    where it is not there: minutes.
     """
     if reason := find_store_obstacle(need_bytes):
         raise NotRunnable(reason)
     image = images.make("storage", say)
     vm = images.make("vm", say) if has_guest else None
     facts = {"storage_image": image.hash, **({"guest_image": vm.hash} if vm else {})}
-    machines = boot(name, (nodes.STORE,), image, {str(guest.IMAGE): vm.folder} if vm else {}, STORE_DEVICES)
+    roles = nodes.STORE_PAIR if has_client else (nodes.STORE,)
+    machines = boot(name, roles, image, {str(guest.IMAGE): vm.folder} if vm else {}, STORE_DEVICES)
     try:
         yield replace(machines, tools={"guest": str(guest.IMAGE)} if vm else {}, facts=facts)
     finally:

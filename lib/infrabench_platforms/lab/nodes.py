@@ -24,7 +24,7 @@ from infrabench_platforms.lab.images import Image
 from infrabench_platforms.lab.network import BRIDGE, GUESTS_NET, NODES_NET, RANGE
 from infrabench_platforms.lab.shell import lab_dir, lab_label, mounts_below, remove_tree, sh, state_dir
 from infrabench_platforms.stores.node import disks
-from infrabench_platforms.stores.node.config import HOMES, StoreError
+from infrabench_platforms.stores.node.config import HOMES, StoreError, client_name
 
 STOP_S = 20.0  # a task that waits in the kernel for a disk dies only after that
 MOST_TOLD = 5  # processes that do not die
@@ -47,6 +47,7 @@ CLUSTER_DATA = {
 }  # fmt: skip
 # The same of a store: backing files of its disks, and what its daemons write.
 STORE = "store"
+STORE_PAIR = (STORE, "client")
 STORE_DATA = {str(HOMES): "store", "/var/tmp": "tmp"}
 # The controller of a Slurm cluster and its nodes, whose jobs measure them as sites of their own.
 QUEUE = ("queue", "node1", "node2", "node3")
@@ -169,8 +170,8 @@ def remove(nodes: Iterable[Node]) -> None:
     """Stop these nodes at once and remove their files."""
     for node in nodes:
         _kill_cgroups(node.container)
-        if node.role == STORE:
-            detach_loops(node.cluster)
+        if node.role in STORE_PAIR:
+            detach_loops(node.cluster if node.role == STORE else client_name(node.cluster))
     _unplug([LINKS / _veth(node) for node in nodes])
     _remove_pivots()
     for node in nodes:

@@ -5,7 +5,7 @@ Nothing is installed, and what the store makes lies in its own folder, with our 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from infrabench.core import Host, Machines, NotRunnable, SiteError
@@ -23,6 +23,8 @@ PROGRAMS_OF = {
     },
     "raw": {"nbdkit": "nbdkit", "blockdev": "util-linux"},
 }  # fmt: skip
+# The same of a client on another host.
+CLIENT_OF = {"ceph": {"rbd": "ceph-common", "qemu-nbd": "qemu-utils"}}
 DEVICES = {"/dev/fuse": "FUSE", "/dev/loop-control": "loop devices"}
 MODULES = {"/dev/fuse": "fuse", "/dev/loop-control": "loop"}  # whose devices they are
 FOLDER = "/var/lib"
@@ -44,23 +46,41 @@ df -P -B1 "$folder" | tail -n 1 | { read -r _ _ _ free _; echo "free=$free"; }
 
 
 @contextmanager
-def store(host: Host, name: str, need_bytes: int, guest: bool = False) -> Iterator[Machines]:
-    """Yield `host` as the node of the storage system `name`; `NotRunnable` with all that is missing there."""
+def store(
+    host: Host, other: Host | None, name: str, need_bytes: int, guest: bool = False, client: bool = False
+) -> Iterator[Machines]:
+    """Yield `host` as the node of the storage system `name`; `NotRunnable` with all that is missing there.
+
+    With `client`, the `other` host is that of its client, which needs the same but the space.
+    """
     if guest:
         raise NotRunnable(NO_GUEST)
     if reason := find_obstacle(host, name, need_bytes):
         raise NotRunnable(reason)
-    yield Machines({"store": host}, {}, {}, embedded=False)
+    hosts = {"store": host}
+    if client and other is not None:
+        if reason := find_obstacle(other, name, 0, CLIENT_OF):
+            raise NotRunnable(reason)
+        hosts["client"] = other
+    yield Machines(hosts, {}, {}, embedded=False)
 
 
-def programs(name: str) -> dict[str, str]:
-    """Return the programs that a host of the storage system `name` has to have -> Debian package."""
-    return {**PROGRAMS, **PROGRAMS_OF.get(name, {})}
+def programs(name: str, own: Mapping[str, Mapping[str, str]] = PROGRAMS_OF) -> dict[str, str]:
+    """Return the programs that a host of the storage system `name` has to have -> Debian package.
+
+    `own`: what each system needs beside the programs of all; `CLIENT_OF` for its client.
+    """
+    return {**PROGRAMS, **own.get(name, {})}
 
 
-def find_obstacle(host: Host, name: str, need_bytes: int) -> str | None:
-    """Return None, or why the host cannot carry the storage system: root, devices, packages, free space."""
-    needed = programs(name)
+def find_obstacle(
+    host: Host, name: str, need_bytes: int, own: Mapping[str, Mapping[str, str]] = PROGRAMS_OF
+) -> str | None:
+    """Return None, or why the host cannot carry the storage system: root, devices, packages, free space.
+
+    `own` is as in `programs`.
+    """
+    needed = programs(name, own)
     asked = [f"{key}={value}" for key, value in {**needed, **DEVICES}.items()]
     argv = ("sh", "-c", _CHECK, "sh", FOLDER, *asked)
     *absent, free = run_checked(host, argv, timeout_s=CHECK_S, error=SiteError).split()

@@ -22,7 +22,7 @@ sys.exit(main(sys.argv[1:]))
 """
 SPARE = 1.5  # space on the host's disk for each byte that a trial needs, times the copies: what was freed comes late
 LEAST_BYTES = 6 * GIB  # of a disk: both systems keep some of it back, and databases of their own on it
-_GO = 'rm -f "$2"; ls "$1"/*.json >/dev/null 2>&1 || rm -rf "$1"'
+_GO = 'folder=$1; shift; rm -f "$@"; ls "$folder"/*.json >/dev/null 2>&1 || rm -rf "$folder"'
 
 
 def config(name: str, engine: str, disk_bytes: int, memory_bytes: int, options: Mapping[str, str]) -> Config:
@@ -38,7 +38,7 @@ def need_bytes(disk_bytes: int, copies: int, stores: int) -> int:
 
 def path(of: Config) -> str:
     """Return where a store's configuration lies on its node."""
-    return f"{FOLDER}/{of.name}.json"
+    return f"{FOLDER}/{of.name}{'-listens' if of.listens else ''}.json"
 
 
 def command(of: Config) -> tuple[str, ...]:
@@ -46,18 +46,18 @@ def command(of: Config) -> tuple[str, ...]:
     return ("python3", PROGRAM, path(of))
 
 
-def bring(host: Host, of: Config) -> None:
-    """Write the program and the store's configuration to its node."""
-    files = {PROGRAM: _LAUNCHER, path(of): json.dumps(asdict(of), indent=1)}
+def bring(host: Host, *configs: Config) -> None:
+    """Write the program and a store's configurations to its node."""
+    files = {PROGRAM: _LAUNCHER, **{path(of): json.dumps(asdict(of), indent=1) for of in configs}}
     for each in resources.files("infrabench_platforms.stores.node").iterdir():
         if each.name.endswith(".py"):
             files[f"{FOLDER}/node/{each.name}"] = each.read_text(encoding="utf-8")
     push(host, files)
 
 
-def take_away(host: Host, of: Config) -> None:
+def take_away(host: Host, *configs: Config) -> None:
     """Remove what `bring` has written; the program only when no other store is on that host."""
-    run_checked(host, ("sh", "-c", _GO, "sh", FOLDER, path(of)), timeout_s=30)
+    run_checked(host, ("sh", "-c", _GO, "sh", FOLDER, *map(path, configs)), timeout_s=30)
 
 
 def ask(host: Host, of: Config, *words: str, timeout_s: float = 120.0) -> dict[str, Any]:

@@ -10,6 +10,9 @@ disks of one size, one memory limit for all processes together, and one amount o
   the image. A host of one's own without the module gets the plugin built when the system is made ready.
 * ``raw``: one disk without a storage system, served over NBD as the others are: what they cost is seen beside it. It
   has no second copy, and so no rebuild.
+Where a case of the session asks for ``two-nodes``, there is a second node: the client of `ceph`, `zfs` and `raw` in
+these cases (see `stores.link`). What crosses the network is the system's own protocol: Ceph's, or NBD.
+
 * ``ceph-vm``, ``zfs-vm``: the volume is a disk of a virtual machine, emulated by its store's node. ``ceph-vm`` is the
   cluster of `ceph`, its RBD image a disk of the guest by librbd in the emulator. ``zfs-vm`` is OpenZFS's kernel module
   in the guest, on two virtual disks, and the zvol as a device: the cross-check of `zfs` in user space, other code below
@@ -21,7 +24,7 @@ disks of one size, one memory limit for all processes together, and one amount o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
@@ -29,10 +32,11 @@ from typing import Any
 
 from infrabench.core import Deployment, DeploySpec, Host, InfrabenchError, Machines, NotRunnable, Site, Target, wait
 from infrabench_platforms.clusters.hosts import counters, push
-from infrabench_platforms.stores import on_host, upload
+from infrabench_platforms.stores import link, on_host, upload
 from infrabench_platforms.stores.node import ceph_vm, guest, krbd, zfs, zfs_kernel, zfs_vm
 from infrabench_platforms.stores.node.ceph_cluster import IMAGE, POOL
 from infrabench_platforms.stores.node.config import Config
+from infrabench_platforms.stores.node.main import WATCH
 
 CREATE_S, BOOT_S = 180.0, 240.0
 THAW_S = 30.0  # for a pool that was frozen to be whole again, before it is made anew
@@ -95,13 +99,16 @@ class StorageSystem:
         Raises `NotRunnable`, before anything is made, where the space is short for all stores that are still to come.
         """
         need = upload.need_bytes(spec.disk_bytes, 2, spec.to_make)
-        with site.store(self.name, need, self.guest) as machines, ExitStack() as stack:
+        two_nodes = spec.two_nodes and not self.guest
+        with site.store(self.name, need, self.guest, two_nodes) as machines, ExitStack() as stack:
             host = machines.hosts["store"]
             engine = self.pick(site, host)
             config = upload.config(self.name, engine.module, spec.disk_bytes, spec.limits.memory_bytes, engine.options)
+            way = link.find_link(machines)
+            config, listener, client = link.place(config, way)
             if not machines.embedded:  # a node of the lab goes away whole
-                stack.callback(upload.take_away, host, config)
-            upload.bring(host, config)
+                stack.callback(upload.take_away, host, config, listener)
+            upload.bring(host, config, listener)
             if not machines.embedded:
                 stack.callback(upload.ask, host, config, "destroy")
             upload.ask(host, config, "create", timeout_s=CREATE_S + (BOOT_S if self.guest else 0))
@@ -109,20 +116,54 @@ class StorageSystem:
             lifecycle = {
                 "store": upload.command(config), "mount": (str(config.mount),), "uri": (config.uri,),
                 "copies": (str(told["pool"].get("copies", config.copies)),), **engine.paths(config),
+                **({"store-listens": upload.command(listener)} if way else {}),
             }  # fmt: skip
             used = counters(host) if machines.embedded else ()
-            target = Target("server", host, address=host.address, lifecycle=lifecycle, counters=used)
-            programs = list(on_host.programs(self.name.removesuffix("-vm")))
+            devices = {"uplink": way.devices["store"]} if way else {}
+            targets = {"server": Target(
+                "server", host, address=host.address, lifecycle=lifecycle, devices=devices, counters=used
+            )}  # fmt: skip
+            names = list(on_host.programs(self.name.removesuffix("-vm")))
             if engine.module == "zfs":
-                programs += [zfs.SERVER, engine.options.get("plugin", zfs.PLUGIN), "/usr/lib/*/libzpool.so.?"]
-            facts = _facts(spec, machines, engine, told)
-            made = Deployment(self.name, {"server": target}, facts, programs=[(host, programs)])
-            made.pause, made.resume = _switches(host, config, machines)
+                names += [zfs.SERVER, engine.options.get("plugin", zfs.PLUGIN), "/usr/lib/*/libzpool.so.?"]
+            programs, ends = [(host, names)], [(host, config)]
+            if way is not None and client is not None:
+                there = machines.hosts["client"]
+                ends.insert(0, (there, client))  # it gives space back to a store that still answers
+                stack.enter_context(_client(there, client, machines.embedded))
+                targets["client"] = _client_target(there, client, way)
+                programs.append((there, list(on_host.programs(self.name, on_host.CLIENT_OF))))
+            facts = _facts(spec, machines, engine, told, way)
+            made = Deployment(self.name, targets, facts, programs=programs)
+            made.pause, made.resume = _switches(ends, machines)
             yield made
 
 
-def _switches(host: Host, config: Config, machines: Machines) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Return what pauses the store while another is measured, and what resumes it."""
+@contextmanager
+def _client(host: Host, config: Config, embedded: bool) -> Iterator[None]:
+    """Make the client of a store ready on a node of its own; all of it is removed at the end."""
+    with ExitStack() as stack:
+        if not embedded:
+            stack.callback(upload.take_away, host, config)
+        upload.bring(host, config)
+        if not embedded:
+            stack.callback(upload.ask, host, config, "destroy")
+        upload.ask(host, config, "create")
+        yield
+
+
+def _client_target(host: Host, config: Config, way: link.ClientLink) -> Target:
+    own = {
+        "store": upload.command(config), "watch": (*upload.command(config), WATCH), "mount": (str(config.mount),),
+        "uri": (config.uri,),
+        **({} if config.listens else {"uri-rbd": (str(config.home / "client.conf"), POOL, IMAGE)}),
+    }  # fmt: skip
+    return Target("client", host, address=host.address, lifecycle=own, devices={"uplink": way.devices["client"]})
+
+
+def _switches(ends: Sequence[tuple[Host, Config]], machines: Machines) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Return what pauses the store (the last of `ends`) and its client while another is measured, and what resumes."""
+    host, config = ends[-1]
 
     def is_clean() -> bool:
         try:
@@ -133,15 +174,18 @@ def _switches(host: Host, config: Config, machines: Machines) -> tuple[Callable[
 
     def pause() -> None:
         # What is mounted on a frozen server would hold up whoever writes back the machine's page cache.
-        upload.ask(host, config, "unmount")
+        for each in ends:
+            upload.ask(*each, "unmount")
         if machines.pause is None:
-            upload.ask(host, config, "pause")
+            for each in ends:
+                upload.ask(*each, "pause")
         else:
             machines.pause()
 
     def resume() -> None:
         if machines.resume is None:
-            upload.ask(host, config, "resume")
+            for each in reversed(ends):
+                upload.ask(*each, "resume")
         else:
             machines.resume()
         if not wait.until(is_clean, THAW_S, POLL_S):
@@ -151,7 +195,9 @@ def _switches(host: Host, config: Config, machines: Machines) -> tuple[Callable[
     return pause, resume
 
 
-def _facts(spec: DeploySpec, machines: Machines, engine: Engine, told: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(
+    spec: DeploySpec, machines: Machines, engine: Engine, told: Mapping[str, Any], way: link.ClientLink | None
+) -> dict[str, Any]:
     return {
         "runs_on": OWN if machines.embedded else "the server host, with its daemons, disks and clients",
         "version": told["version"],
@@ -170,6 +216,7 @@ def _facts(spec: DeploySpec, machines: Machines, engine: Engine, told: Mapping[s
         **({"qualifier": engine.qualifier} if engine.qualifier else {}),
         **({"emulated": True} if engine.emulated else {}),
         **({"guest": told["guest"]} if "guest" in told else {}),
+        **({} if way is None else {"client": {"two-nodes": "a node of its own", "link": way.speed}}),
     }
 
 

@@ -16,6 +16,12 @@ STORE = {
     "store": ("python3", "main.py", "config.json"), "mount": ("/mount",), "uri": ("nbd+unix:///?socket=/sock",),
     "uri-rbd": ("/ceph.conf", "rbd", "volume"), "device": ("/dev/zvol",),
 }  # fmt: skip
+# The same where there is a client on another node, and what that one has.
+LISTENS = {**STORE, "store-listens": ("python3", "main.py", "listens.json")}
+CLIENT = {
+    "store": ("python3", "main.py", "client.json"), "watch": ("python3", "main.py", "client.json", "watch"),
+    "mount": ("/there",), "uri": ("nbd://192.0.2.1:10809",),
+}  # fmt: skip
 Change = Callable[[dict[str, Any]], Any]
 
 

@@ -53,6 +53,7 @@ def test_two_sessions_of_one_machine_are_comparable(make):
         ("here", ("cpu", "model_name"), "Other CPU", "here cpu.model_name"),
         ("here", ("memory", "total_bytes"), 1, "here memory.total_bytes"),
         ("deployments", ("fake-base", "facts", "version"), "2", "system fake-base version"),
+        ("deployments", ("fake-base", "facts", "client"), {"link": "1gbit"}, "system fake-base client.link"),
         ("deployments", ("fake-base", "tools", "fake"), "fake 2.0", "system fake-base tools.fake"),
     ],
 )

@@ -10,18 +10,18 @@ from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution import session
 from infrabench.machines.hosts.host import LocalHost
 from tests.support.checks import check_each
-from tests.support.workloads import STORE
+from tests.support.workloads import CLIENT, LISTENS
 
 STUDIES = registry.names("studies")
 VERBS = ("create", "exec", "remove", "address", "create-plain", "metrics", "version", "population", "memory")
-LIFECYCLE = {**dict.fromkeys((*VERBS, "pods_reason"), ("true",)), **STORE}
+LIFECYCLE = {**dict.fromkeys((*VERBS, "pods_reason"), ("true",)), **LISTENS}
 ADDRESSES = dict.fromkeys(("primary", "second", "service"), "192.0.2.1")
 PODS = (
     "near", "far", "server-plain", "near-plain", "far-plain", "server-guarded", "worker1", "worker2", "control",
     "conductor",
 )  # fmt: skip
 # Profiles beyond the three that every study has.
-FURTHER = {"containers": {"brief", "load"}, "runtimes": {"forty"}, "storage": {"crosscheck", "long"}}
+FURTHER = {"containers": {"brief", "load"}, "runtimes": {"forty"}, "storage": {"crosscheck", "long", "network"}}
 POOLS = {"storage": 3}  # deployments of `quick` where six are too long: wide intervals, and the notebook says so
 
 
@@ -31,8 +31,12 @@ def profiles() -> list[tuple[str, str]]:
 
 def test_every_case_gives_steps() -> None:
     host = LocalHost("here")
-    roles = {name: Target(name, host, lifecycle=LIFECYCLE, addresses=ADDRESSES, pods=99) for name in ("server", *PODS)}
-    roles |= {"client": Target("client", host)}
+    uplink = {"uplink": "eth0"}
+    roles = {
+        name: Target(name, host, lifecycle=LIFECYCLE, addresses=ADDRESSES, devices=uplink, pods=99)
+        for name in ("server", *PODS)
+    }
+    roles |= {"client": Target("client", host, lifecycle={**CLIENT, "uri-rbd": LISTENS["uri-rbd"]}, devices=uplink)}
 
     def check(of: tuple[str, str]) -> None:
         name, profile = of
@@ -83,7 +87,7 @@ def test_the_containers_study_has_the_sizes_of_the_papers():
         ("containers", {"smoke": 5, "quick": 25, "brief": 7}),
         ("cnis", {"smoke": 5, "quick": 25}),
         ("runtimes", {"smoke": 5, "quick": 30}),
-        ("storage", {"smoke": 6, "quick": 40, "long": 60}),
+        ("storage", {"smoke": 6, "quick": 40, "network": 45, "long": 60}),
     ],
 )
 def test_profiles_are_as_long_as_they_may_be(name: str, minutes: dict[str, float]) -> None:

@@ -124,6 +124,7 @@ def deployed(study: Study, wanted: Design, site: Site, *, label: str) -> Iterato
     with ExitStack() as stack:
         names = list(dict.fromkeys(fleet.system(each) for each in wanted.systems))
         disk_bytes = max((case.disk_bytes for case in wanted.cases), default=0)
+        two_nodes = any(case.params.get("placement") == "two-nodes" for case in wanted.cases)
         for number, name in enumerate(names):
             labels = tuple(each for each in wanted.systems if fleet.system(each) == name)
             system = registry.system(name)
@@ -131,7 +132,7 @@ def deployed(study: Study, wanted: Design, site: Site, *, label: str) -> Iterato
             if reason is None:
                 log.info("making %s ready", name)
                 address = str(network[FIRST_GUEST + number])
-                spec = DeploySpec(label, study.limits, address, disk_bytes, len(names) - number)
+                spec = DeploySpec(label, study.limits, address, disk_bytes, len(names) - number, two_nodes)
                 try:
                     fleet.add(name, stack.enter_context(system.deploy(site, spec)), labels)
                 except NotRunnable as error:

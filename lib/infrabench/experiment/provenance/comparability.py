@@ -60,7 +60,8 @@ FACTS = (
 MUST_AGREE = tuple(fact.path for fact in FACTS if fact.agree)
 AGREED = tuple(".".join(path) for path in MUST_AGREE)
 PARITY = {fact.parity: fact for fact in FACTS if fact.parity}
-DEPLOYED = ("version", "release", "node_image", "image", "storage", "limits")  # of a system, beside its tools' versions
+# Of a system, beside its tools' versions.
+DEPLOYED = ("version", "release", "node_image", "image", "storage", "client", "limits")
 
 
 # What the trials of two sessions have to share before their numbers are put together.

@@ -41,7 +41,8 @@ class Platforms(Protocol):
       why there is none; unless `make`, without making it.
     * `open_cluster` gives hosts by role as the machines of a cluster, with programs and images on them, and leaves them
       as they were found; `tools`: the parts that a system needs.
-    * `open_store` gives a host as that of a storage system, with `need_bytes` of free space.
+    * `open_store` gives a host as that of a storage system, with `need_bytes` of free space; with `client`, the
+      `other` one as that of its client.
     * `make_pod_image` returns name and archive of the image of pods; `find_kubectl` the path of a kubectl made here.
     * `check_systems` returns what each system of a study could do here (`made` begins empty and is shared between
       studies), `seconds` about how long it takes to make what comes first.
@@ -60,7 +61,7 @@ class Platforms(Protocol):
     ) -> AbstractContextManager[Machines]: ...
 
     def open_store(
-        self, host: Host, name: str, need_bytes: int, guest: bool = False
+        self, host: Host, other: Host | None, name: str, need_bytes: int, guest: bool = False, client: bool = False
     ) -> AbstractContextManager[Machines]: ...
 
     def make_pod_image(self, say: Say) -> tuple[str, Path]: ...

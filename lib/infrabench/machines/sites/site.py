@@ -57,7 +57,7 @@ class OpenSite:
     hosts: Mapping[str, Host]
     facts: Mapping[str, Any] = field(default_factory=dict)
     maker: Callable[[str, tuple[str, ...], int], AbstractContextManager[Machines]] | None = None
-    storer: Callable[[str, int, bool], AbstractContextManager[Machines]] | None = None
+    storer: Callable[[str, int, bool, bool], AbstractContextManager[Machines]] | None = None
     private: Mapping[str, str] = field(default_factory=dict)
     versioner: Callable[[Site, str, str], AbstractContextManager[Site]] | None = None
 
@@ -67,11 +67,16 @@ class OpenSite:
             raise NotRunnable(f"site {self.name} has no machines for a cluster")
         return self.maker(name, tools, workers)
 
-    def store(self, name: str, need_bytes: int, guest: bool = False) -> AbstractContextManager[Machines]:
-        """Return a context with a host for the storage system `name`; `NotRunnable` where the site has none."""
+    def store(
+        self, name: str, need_bytes: int, guest: bool = False, client: bool = False
+    ) -> AbstractContextManager[Machines]:
+        """Return a context with a host for the storage system `name`; `NotRunnable` where the site has none.
+
+        With `client` there is one for its client too, where the site has two.
+        """
         if self.storer is None:
             raise NotRunnable(f"site {self.name} has no host for a storage system")
-        return self.storer(name, need_bytes, guest)
+        return self.storer(name, need_bytes, guest, client)
 
     def version(self, system: str, version: str) -> AbstractContextManager[Site]:
         """Return a context with the site as a version of a system finds it; `NotRunnable` where it has one alone."""
@@ -149,7 +154,7 @@ def open_local(say: Say = log.info, make: bool = True) -> OpenSite:
     """Return the site `local`; unless `make`, without its guest image where that is still to be made."""
     platforms, here = find_platforms(), LocalHost()
     facts = {"guest_network": str(GUEST_NETWORK), **platforms.guest_image(say, make)}
-    return OpenSite("local", "local", {"server": here}, facts, storer=partial(platforms.open_store, here))
+    return OpenSite("local", "local", {"server": here}, facts, storer=partial(platforms.open_store, here, None))
 
 
 @contextmanager
@@ -180,7 +185,7 @@ def _open_remote(inventory: Inventory, say: Say, holder: claims.Holder | None) -
         if "client" in hosts:
             stack.enter_context(open_route(hosts["client"], hosts["server"], network, say))
         teams = inventories.Teams(inventory, say, holder)
-        store = partial(find_platforms().open_store, hosts["server"])
+        store = partial(find_platforms().open_store, hosts["server"], hosts.get("client"))
         facts = {"guest_network": network, **facts}
         yield OpenSite(inventory.name, "inventory", hosts, facts, teams.machines, store, private)
 

@@ -29,9 +29,11 @@ MKFS = ("mkfs.ext4", "-q", "-T", "largefile", "-E", "lazy_itable_init=0,lazy_jou
 
 def serve(config: Config, engine: Any, mode: str) -> dict[str, Any]:
     """Serve the volume over NBD in a mode of durability, and return once it answers and has its size."""
+    if not answers(config):
+        engine.unserve(config)  # one that serves elsewhere: here for a client on another node, or the other way round
     engine.serve(config, mode)
-    daemons.until(lambda: _answers(config), READY_S, "the NBD server")
-    with Client(config.socket) as client:
+    daemons.until(lambda: answers(config), READY_S, "the NBD server")
+    with Client(config.endpoint) as client:
         if client.size != config.volume_bytes:
             raise StoreError(f"the volume has {client.size} bytes, not {config.volume_bytes}")
     return {"uri": config.uri, "mode": mode}
@@ -126,12 +128,18 @@ def drop(config: Config, engine: Any) -> dict[str, Any]:
     if is_mounted(config.mount):
         # Not sync(2): it would wait for file systems of nodes that are frozen.
         daemons.run(("sync", "-f", config.mount), timeout_s=120)
-    if _answers(config):
-        with Client(config.socket) as client:
+    if answers(config):
+        with Client(config.endpoint) as client:
             client.flush()
     engine.drop(config)
     Path("/proc/sys/vm/drop_caches").write_text("3")
     return {}
+
+
+def moved(config: Config) -> dict[str, int]:
+    """Return the bytes that the device of the mounted file area has read and written so far; nothing without one."""
+    found = disks.attached_devices(config.fuse)
+    return disks.moved_bytes(found[0]) if found else {}
 
 
 def is_mounted(point: Path) -> bool:
@@ -152,10 +160,10 @@ def end(config: Config) -> None:
 
 
 def _trim(config: Config, engine: Any, ranges: Sequence[Sequence[int]]) -> None:
-    if not _answers(config):
+    if not answers(config):
         engine.unserve(config)
         serve(config, engine, "default")
-    with Client(config.socket, timeout_s=120) as client:
+    with Client(config.endpoint, timeout_s=120) as client:
         for begin, end in ranges:
             client.trim(begin, end - begin)
         client.flush()
@@ -181,9 +189,10 @@ def _umount_fuse(config: Config) -> None:
             daemons.run(("umount", "-l", point))
 
 
-def _answers(config: Config) -> bool:
+def answers(config: Config) -> bool:
+    """Tell whether an NBD server answers where the volume is to be served."""
     try:
-        with Client(config.socket, timeout_s=5):
+        with Client(config.endpoint, timeout_s=5):
             return True
     except StoreError:
         return False

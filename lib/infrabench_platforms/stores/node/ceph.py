@@ -26,6 +26,7 @@ from .ceph_cluster import scrub as scrub
 from .config import MODES, Config, StoreError
 
 CLIENT = "qemu-nbd"
+FSID, KEY = "fsid", "key"  # options: what a client on another node knows of the cluster
 RELEASE = 18  # the first that has the options of `ceph_cluster`
 _IMAGE = f"{options.POOL}/{options.IMAGE}"
 UP_S, CLEAN_S, DOWN_S = 60.0, 90.0, 60.0
@@ -48,17 +49,17 @@ AS_ROOT = ("--setuser", "root", "--setgroup", "root")
 def create(config: Config) -> None:
     """Make the cluster, its pool and its image on the two disks; return when all placement groups are clean."""
     _check_release(config)
-    fsid = str(uuid.uuid4())
+    # Those who know the cluster on another node know the next one, made in its place, too.
+    fsid = config.options.get(FSID) or str(uuid.uuid4())
     (config.home / "ceph.conf").write_text(options.cluster(config, fsid))
-    for mode in MODES:
-        _client_conf(config, mode).write_text(options.client(config, fsid, mode))
-    _point(config, "default")
+    write_client(config, fsid)
     run, keyring = _program(config), config.home / "keyring"
     every = ("--cap", "osd", "allow *", "--cap", "mgr", "allow *")
     run("ceph-authtool", "--create-keyring", keyring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
-    run("ceph-authtool", keyring, "--gen-key", "-n", "client.admin", "--cap", "mon", "allow *", *every)
+    key = ("--add-key", config.options[KEY]) if KEY in config.options else ("--gen-key",)
+    run("ceph-authtool", keyring, *key, "-n", "client.admin", "--cap", "mon", "allow *", *every)
     run("ceph-authtool", keyring, "--gen-key", "-n", "mgr.x", "--cap", "mon", "allow profile mgr", *every)
-    run("monmaptool", "--create", "--fsid", fsid, "--addv", "a", options.address(), config.home / "monmap")
+    run("monmaptool", "--create", "--fsid", fsid, "--addv", "a", options.address(config), config.home / "monmap")
     run("ceph-mon", "--mkfs", "-i", "a", "--monmap", config.home / "monmap", *AS_ROOT)
     _start(config, "mon", "ceph-mon", "a")
     with connect(config) as cluster:
@@ -101,14 +102,19 @@ def serve(config: Config, mode: str) -> None:
     unserve(config)
     with connect(config) as cluster:
         spread_primaries(cluster)  # an OSD that was replaced has brought back CRUSH's own draw
+    serve_image(config, mode)
+    krbd.attach(config)
+    marker.write_text(mode)
+
+
+def serve_image(config: Config, mode: str) -> None:
+    """Start qemu-nbd on the image, on the cluster's own node or on another."""
     config.socket.unlink(missing_ok=True)
     _point(config, mode)
     conf = _client_conf(config, mode)
     image = f"rbd:{_IMAGE}:conf={conf}:admin_socket={config.run / CLIENT}.asok"
     how = ("-t", "-e", "16", "-f", "raw", "-k", config.socket, f"--cache={CACHE[mode]}", "--discard=unmap")
     daemons.start(config, CLIENT, (CLIENT, *how, image))
-    krbd.attach(config)
-    marker.write_text(mode)
 
 
 def unserve(config: Config) -> None:
@@ -261,6 +267,13 @@ def _program(config: Config) -> Any:
     """Return what runs a program of Ceph's with this cluster's configuration."""
     environment = {"CEPH_CONF": str(config.home / "ceph.conf")}
     return lambda *argv: daemons.run(argv, environment=environment)
+
+
+def write_client(config: Config, fsid: str) -> None:
+    """Write what clients of the cluster are told, in each mode."""
+    for mode in MODES:
+        _client_conf(config, mode).write_text(options.client(config, fsid, mode))
+    _point(config, "default")
 
 
 def _client_conf(config: Config, mode: str) -> Path:

@@ -27,6 +27,7 @@ from typing import Any
 from . import daemons
 from .config import Config, StoreError
 
+LOOPBACK = "127.0.0.1"
 PORT = 13300  # of the monitor; the next one is for the old protocol
 POOL, IMAGE = "rbd", "volume"
 PLACEMENT_GROUPS = 16  # eight an OSD: a scrub begins one a second and primary
@@ -72,7 +73,8 @@ def cluster(config: Config, fsid: str) -> str:
     home = config.home
     return _text({
         "global": {
-            "fsid": fsid, "mon_initial_members": "a", "mon_host": address(), "public_network": "127.0.0.0/8",
+            "fsid": fsid, "mon_initial_members": "a", "mon_host": address(config),
+            "public_network": f"{config.address}/32" if config.address else "127.0.0.0/8",
             "cluster_network": "127.0.0.0/8", "ms_bind_ipv6": "false",
             "auth_cluster_required": "cephx", "auth_service_required": "cephx", "auth_client_required": "cephx",
             "auth_allow_insecure_global_id_reclaim": "false",
@@ -101,13 +103,14 @@ def cluster(config: Config, fsid: str) -> str:
 def client(config: Config, fsid: str, mode: str) -> str:
     """Return ceph.conf of clients: in ``strict`` mode librbd caches nothing."""
     cached = {"rbd_cache": "true" if mode == "default" else "false"}
-    top = {"fsid": fsid, "mon_host": address(), "keyring": config.home / "keyring", "ms_bind_ipv6": "false"}
+    top = {"fsid": fsid, "mon_host": address(config), "keyring": config.home / "keyring", "ms_bind_ipv6": "false"}
     return _text({"global": top, "client": cached})
 
 
-def address() -> str:
-    """Return where the monitor answers."""
-    return f"[v2:127.0.0.1:{PORT},v1:127.0.0.1:{PORT + 1}]"
+def address(config: Config) -> str:
+    """Return where the monitor answers: on loopback alone, unless a client is on another node."""
+    where = config.address or LOOPBACK
+    return f"[v2:{where}:{PORT},v1:{where}:{PORT + 1}]"
 
 
 def _text(sections: dict[str, dict[str, object]]) -> str:

@@ -12,6 +12,7 @@ HOMES = Path("/var/lib/infrabench-store")
 LABEL = "label.json"
 SHOWN = "infrabench-volume-"
 GIB = 2**30
+NBD_PORT = 10809
 MODES = ("default", "strict")
 THROTTLES = ("default", "open")
 
@@ -24,8 +25,10 @@ class StoreError(Exception):
 class Config:
     """One store. Sizes in bytes.
 
-    `disk_bytes` is the size of each of the `copies` backing files; `memory_bytes` the limit of the memory cgroup of
-    all daemons; `cache_bytes` what the engine may cache in all; `options` what only one engine knows.
+    `disk_bytes` is the size of each of the `copies` backing files, 0 where there are none; `memory_bytes` the limit of
+    the memory cgroup of all daemons; `cache_bytes` what the engine may cache in all; `options` what only one engine
+    knows. `address` is where a client on another node reaches the store, empty where there is none; `listens`: the
+    volume is served over NBD at that address, and not on a unix socket.
     """
 
     engine: str
@@ -37,6 +40,8 @@ class Config:
     raw_bytes: int = 64 * GIB  # the raw area; the file area begins behind it
     copies: int = 2
     options: Mapping[str, str] = field(default_factory=dict)
+    address: str = ""
+    listens: bool = False
     homes: str = str(HOMES)
 
     @property
@@ -60,9 +65,14 @@ class Config:
         return self.run / "volume.sock"
 
     @property
+    def endpoint(self) -> Path | tuple[str, int]:
+        """Where the volume is served over NBD: the unix socket, or address and port."""
+        return (self.address, NBD_PORT) if self.listens else self.socket
+
+    @property
     def uri(self) -> str:
         """The NBD address of the volume."""
-        return f"nbd+unix:///?socket={self.socket}"
+        return f"nbd://{self.address}:{NBD_PORT}" if self.listens else f"nbd+unix:///?socket={self.socket}"
 
     @property
     def mount(self) -> Path:
@@ -78,6 +88,11 @@ class Config:
     def shown(self) -> Path:
         """The volume as a file. Its name alone tells whose it is: that of its folder goes with nbdfuse."""
         return self.fuse / f"{SHOWN}{self.name}"
+
+
+def client_name(name: str) -> str:
+    """Return what the client on another node is called; short: of a loop device's file the kernel keeps 63 letters."""
+    return f"{name}-c"
 
 
 def load(path: str) -> Config:
@@ -96,6 +111,8 @@ def load(path: str) -> Config:
         raise StoreError(f"{path}: name {config.name!r} and engine {config.engine!r} must be plain words")
     if not 0 < config.raw_bytes < config.volume_bytes or config.copies != 2:
         raise StoreError(f"{path}: the raw area must be a part of the volume, and copies must be 2")
+    if config.listens and not config.address:
+        raise StoreError(f"{path}: what listens needs an address")
     return config
 
 

@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from .config import Config, StoreError
 
@@ -22,6 +23,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 HIERARCHIES = (("memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes"), ("", "memory.max", "memory.peak"))
 NO_CGROUP = "no memory cgroup here: equal limits cannot be set"
 PREFIX = "infrabench-store-"
+BOOT = Path("/proc/sys/kernel/random/boot_id")
 TRIAL = "INFRABENCH_TRIAL"  # the variable that the processes of a trial bear (machines/hosts/marks.py)
 TICKS = os.sysconf("SC_CLK_TCK")
 POLL_S = 0.05
@@ -203,6 +205,11 @@ def machine() -> dict[str, float]:
     with open("/proc/stat") as file:
         spent = [int(field) / TICKS for field in file.readline().split()[1:9]]  # guests are part of user and nice
     return {"busy_s": sum(spent) - spent[3] - spent[4], "total_s": sum(spent)}
+
+
+def kernel() -> dict[str, Any]:
+    """Return `machine`, and which one that is: two nodes of one kernel say the same."""
+    return {"machine": machine(), "boot_id": BOOT.read_text().strip()}
 
 
 def limit(config: Config) -> dict[str, int]:

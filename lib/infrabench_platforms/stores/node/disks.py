@@ -75,6 +75,12 @@ def allocated_bytes(config: Config) -> int:
     return sum(os.stat(path).st_blocks * 512 for path in folder(config).glob("*.img"))
 
 
+def moved_bytes(device: Path) -> dict[str, int]:
+    """Return the bytes that a block device has read and written so far (see the kernel's block/stat)."""
+    fields = (SYS / device.name / "stat").read_text().split()
+    return {"read_B": int(fields[2]) * 512, "written_B": int(fields[6]) * 512}
+
+
 def attach(path: Path, offset: int = 0, size: int = 0) -> Path:
     """Return a new loop device, with direct I/O, over `path` or a part of it; `StoreError` where that cannot be had."""
     if len(str(path)) > NAME_LENGTH:

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from . import daemons
-from .ceph_cluster import IMAGE, POOL, PORT
+from .ceph_cluster import IMAGE, LOOPBACK, POOL, PORT
 from .config import Config, StoreError
 
 BUS = Path("/sys/bus/rbd")
@@ -29,7 +29,7 @@ def attach(config: Config) -> None:
     if config.options.get(OPTION) != "yes" or device(config).exists():
         return
     # The kernel speaks the messenger of before version 2, at the monitor's second port.
-    number = add(f"127.0.0.1:{PORT + 1}", secret((config.home / "keyring").read_text()), POOL, IMAGE)
+    number = add(f"{config.address or LOOPBACK}:{PORT + 1}", secret((config.home / "keyring").read_text()), POOL, IMAGE)
     node = Path(f"/dev/rbd{number}")
     daemons.until(node.exists, WAIT_S, "the image's device")
     device(config).unlink(missing_ok=True)

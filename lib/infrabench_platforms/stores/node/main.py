@@ -1,6 +1,8 @@
 """The command of a store node: one verb, one JSON object on stdout; if it failed, status 1 and the reason on stderr.
 
 python3 /opt/infrabench/store/main.py CONFIG VERB [WORD...]
+
+One verb is no question: ``watch COMMAND [WORD...]`` runs a command of a client on another node, see `client.watch`.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, cast
 
-from . import block, daemons, disks
+from . import block, client, daemons, disks
 from .config import MODES, THROTTLES, Config, StoreError, claim, is_ours, load
+
+WATCH = "watch"
 
 
 class StoreEngine(Protocol):
@@ -31,7 +35,7 @@ class StoreEngine(Protocol):
         """End the engine's daemons and what it holds outside the home; also of what a kill -9 left. Idempotent."""
 
     def serve(self, config: Config, mode: str) -> None:
-        """Begin to serve the volume on `config.socket` in this mode; a server of another mode is ended first."""
+        """Begin to serve the volume at `config.endpoint` in this mode; a server of another mode is ended first."""
 
     def unserve(self, config: Config) -> None:
         """End serving (nothing when it does not); the pool stays."""
@@ -80,6 +84,8 @@ def main(argv: Sequence[str]) -> int:
     """Run one verb; return the exit status."""
     begun_s = time.time()
     try:
+        if argv[1:2] == [WATCH] and argv[2:]:
+            return client.watch(load(argv[0]), argv[2:])
         if len(argv) < 2 or argv[1] not in VERBS:
             raise StoreError(f"usage: main.py CONFIG VERB [WORD...]; verbs are {', '.join(VERBS)}")
         config = load(argv[0])
@@ -114,7 +120,7 @@ def create(config: Config, made: StoreEngine) -> dict[str, Any]:
     destroy(config, made)
     claim(config)
     daemons.group(config)
-    for disk in range(config.copies):
+    for disk in range(config.copies if config.disk_bytes else 0):
         disks.make(config, disk)
     made.create(config)
     return {}
@@ -143,7 +149,7 @@ def usage(config: Config, made: StoreEngine) -> dict[str, Any]:
         pids["client"][block.FUSE] = fuse
     found: dict[str, Any] = {kind: daemons.usage(each) for kind, each in pids.items()}
     pool = {"used_B": made.used(config), "disk_B": disks.allocated_bytes(config)}
-    return {**found, "machine": daemons.machine(), "memory": daemons.limit(config), "pool": pool}
+    return {**found, **daemons.kernel(), "memory": daemons.limit(config), "pool": pool}
 
 
 def facts(config: Config, made: StoreEngine) -> dict[str, Any]:

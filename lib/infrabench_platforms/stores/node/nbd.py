@@ -1,4 +1,4 @@
-"""A small NBD client: is the server ready, how large is the volume, trim and flush. Fixed newstyle, unix socket.
+"""A small NBD client: is the server ready, how large is the volume, trim and flush. Fixed newstyle, unix socket or TCP.
 
 Source: the NBD protocol description (NetworkBlockDevice/nbd, doc/proto.md).
 """
@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 from types import TracebackType
 
-from .config import StoreError
+from .config import Config, StoreError
 
 MAGIC, OPTIONS = b"NBDMAGIC", b"IHAVEOPT"
 REPLY_OPTION, REQUEST, REPLY = 0x3E889045565A9, 0x25609513, 0x67446698
@@ -20,18 +20,31 @@ CAN_FLUSH, CAN_TRIM = 1 << 2, 1 << 5
 TRIM_STEP = 2**30
 
 
+def nbdkit_options(config: Config) -> tuple[str, ...]:
+    """Return the options by which nbdkit serves where the store is told to."""
+    where = config.endpoint
+    return ("-i", where[0], "-p", str(where[1])) if isinstance(where, tuple) else ("-U", str(where))
+
+
+def qemu_options(config: Config) -> tuple[str, ...]:
+    """Return the same for qemu-nbd."""
+    where = config.endpoint
+    return ("-b", where[0], "-p", str(where[1])) if isinstance(where, tuple) else ("-k", str(where))
+
+
 class Client:
     """One connection. `size` is that of the volume in bytes; `flags` are the server's transmission flags."""
 
-    def __init__(self, path: Path, timeout_s: float = 60.0) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    def __init__(self, where: Path | tuple[str, int], timeout_s: float = 60.0) -> None:
+        family = socket.AF_INET if isinstance(where, tuple) else socket.AF_UNIX
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
         self._socket.settimeout(timeout_s)
         try:
-            self._socket.connect(str(path))
+            self._socket.connect(where if isinstance(where, tuple) else str(where))
             self.size, self.flags = self._greet()
         except (OSError, struct.error) as error:
             self._socket.close()
-            raise StoreError(f"{path}: no NBD server answers: {error}") from error
+            raise StoreError(f"{where}: no NBD server answers: {error}") from error
 
     def __enter__(self) -> Client:
         return self

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from . import daemons, disks
 from .config import Config, StoreError
+from .nbd import nbdkit_options
 
 SERVER = "nbdkit"
 DISK = 0
@@ -44,7 +45,7 @@ def serve(config: Config, mode: str) -> None:
     config.socket.unlink(missing_ok=True)  # nbdkit takes none that is there
     filters, settings = FILTERS[mode]
     daemons.start(config, SERVER, (
-        SERVER, "-f", "-t", THREADS, "-U", config.socket, *filters, "file", disks.device(config, DISK), *settings,
+        SERVER, "-f", "-t", THREADS, *nbdkit_options(config), *filters, "file", disks.device(config, DISK), *settings,
     ))  # fmt: skip
     marker.write_text(mode)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from . import daemons, damage, disks, zpool
 from .config import Config, StoreError
+from .nbd import nbdkit_options
 from .zpool import BLOCK_BYTES, DIRTY, POLL_S, SCRUB_S, SEEN_S, SYNC
 
 SERVER = "nbdkit"
@@ -205,7 +206,14 @@ def _start(config: Config, mode: str, *, make: bool = False) -> None:
         "dirty": config.memory_bytes * DIRTY // 100, "throttle": level.read_text() if level.exists() else "default",
         **({"create": "yes", "size": config.volume_bytes, "block": BLOCK_BYTES} if make else {}),
     }  # fmt: skip
-    argv: list[str | Path] = [SERVER, "-f", "-t", THREADS, "-U", config.socket, config.options.get("plugin", PLUGIN)]
+    argv: list[str | Path] = [
+        SERVER,
+        "-f",
+        "-t",
+        THREADS,
+        *nbdkit_options(config),
+        config.options.get("plugin", PLUGIN),
+    ]
     argv += [f"{key}={value}" for key, value in settings.items()] + [f"disk={path}" for path in there]
     daemons.start(config, SERVER, argv)
 

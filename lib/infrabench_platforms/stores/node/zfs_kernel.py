@@ -16,6 +16,7 @@ from typing import Any
 
 from . import block, daemons, damage, disks, zpool
 from .config import Config, StoreError
+from .nbd import qemu_options
 from .zpool import BLOCK_BYTES, DIRTY, POLL_S, SCRUB_S, SEEN_S, SYNC
 
 SERVER = "qemu-nbd"
@@ -77,7 +78,7 @@ def serve(config: Config, mode: str) -> None:
         return
     config.socket.unlink(missing_ok=True)
     how = ("-t", "-e", "16", "-f", "raw", "--cache=none", "--aio=native", "--discard=unmap")
-    daemons.start(config, SERVER, (SERVER, *how, "-k", config.socket, device(config)))
+    daemons.start(config, SERVER, (SERVER, *how, *qemu_options(config), device(config)))
 
 
 def unserve(config: Config) -> None:
@@ -113,7 +114,7 @@ def drop(config: Config) -> None:
     if served:
         mode = run("zfs", "get", "-Hpo", "value", "sync", _volume(config)).strip()
         serve(config, {sync: mode for mode, sync in SYNC.items()}[mode])
-        daemons.until(config.socket.exists, SEEN_S, "the NBD server")
+        daemons.until(lambda: block.answers(config), SEEN_S, "the NBD server")
 
 
 def throttle(config: Config, level: str) -> None:

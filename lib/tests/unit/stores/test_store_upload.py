@@ -78,11 +78,11 @@ def test_the_reason_of_a_verb_that_fails_is_told():
 def test_a_host_that_lacks_something_is_refused_with_all_of_it(said, reason):
     host = Scripted(answer=lambda argv, _: (0, said.encode()))
     if reason is None:
-        with on_host.store(host, "ceph", 10 * GIB) as machines:
+        with on_host.store(host, None, "ceph", 10 * GIB) as machines:
             assert machines.hosts == {"store": host}
             assert not machines.embedded
     else:
-        with pytest.raises(NotRunnable, match=reason), on_host.store(host, "ceph", 10 * GIB):
+        with pytest.raises(NotRunnable, match=reason), on_host.store(host, None, "ceph", 10 * GIB):
             pass
     assert len(host.asked) == 1  # nothing is made
 
@@ -142,7 +142,7 @@ def deployment(node: Node, needs: list[int], *, embedded: bool, spec: DeploySpec
     done: list[str] = []
 
     @contextmanager
-    def storer(name: str, need: int, guest: bool = False) -> Iterator[Machines]:
+    def storer(name: str, need: int, guest: bool, client: bool) -> Iterator[Machines]:
         needs.append(need)
         pause, resume = (lambda: done.append("frozen"), lambda: done.append("thawed")) if embedded else (None, None)
         yield Machines({"store": node}, {}, {}, embedded, pause, resume)
