@@ -45,10 +45,10 @@ until "$@" >/dev/null 2>&1; do
   sleep 0.1
 done
 """
-# $1: a unit, $2: a Go module. The linker notes in a program which versions of which modules are in it, a line for each.
+# $1: a unit, $2: a Go module. The linker notes in a program the module and version of its main package, in a line.
 _MODULE = r"""
 pid=$(systemctl show --property=MainPID --value "infrabench-$1")
-grep -a -m 1 "^dep$(printf '\t')$2$(printf '\t')" "/proc/$pid/exe" | cut -f 3
+grep -a -m 1 "^mod$(printf '\t')$2$(printf '\t')" "/proc/$pid/exe" | cut -f 3
 """
 # Of a lab node: how much CPU time it has used.
 COUNTERS = ("/sys/fs/cgroup/cpuacct/cpuacct.usage", "/sys/fs/cgroup/cpu.stat")
@@ -97,9 +97,9 @@ def wait_for(host: Host, name: str, *command: str, wait_s: float = 20.0) -> None
 
 
 def module_version(host: Host, name: str, module: str) -> str:
-    """Return the version of a Go module, such as ``v0.28.10``, that is in the program which the unit `name` runs.
+    """Return the version, such as ``v0.28.10``, of the Go module that the program which the unit `name` runs is of.
 
-    `ProvisionError` where that program does not tell.
+    `ProvisionError` where that program is of another module, or does not tell.
     """
     if found := script(host, _MODULE, name, module).strip():
         return found

@@ -56,9 +56,10 @@ def test_a_unit_of_a_runtime_leaves_its_children_alive() -> None:
 
 def test_the_version_of_a_module_is_that_of_the_program_which_runs(tmp_path: Path) -> None:
     """The program is a copy of `sleep` with the lines at its end that Go's linker would leave in it."""
-    program, noted = (
-        tmp_path / "flanneld",
-        b"\ndep\texample.org/wire-cni\tv9\th1:x\ndep\texample.org/wire\tv1.20.3\th1:x=\n",
+    program = tmp_path / "flanneld"
+    noted = (
+        b"\x00path\tgithub.com/flannel-io/flannel\nmod\tgithub.com/flannel-io/flannel\tv0.28.10\th1:jt+uW6XV\n"
+        b"dep\tgithub.com/containernetworking/plugins\tv1.9.1\th1:8oU6WsIs\n"
     )
     program.write_bytes(Path("/bin/sleep").read_bytes() + noted)
     program.chmod(0o755)
@@ -67,9 +68,9 @@ def test_the_version_of_a_module_is_that_of_the_program_which_runs(tmp_path: Pat
             (tmp_path / "systemctl").write_text(f'#!/bin/sh\n[ "$*" = "{SHOW}" ] && echo {runs.pid}\n')
             (tmp_path / "systemctl").chmod(0o755)
             host = LocalHost(environment={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
-            assert hosts.module_version(host, "flanneld", "example.org/wire") == "v1.20.3"
+            assert hosts.module_version(host, "flanneld", "github.com/flannel-io/flannel") == "v0.28.10"
             with pytest.raises(ProvisionError, match="flanneld does not tell its version"):
-                hosts.module_version(host, "flanneld", "example.org/other")
+                hosts.module_version(host, "flanneld", "github.com/containernetworking/plugins")
         finally:
             runs.kill()
 
