@@ -7,8 +7,8 @@ can tell.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from infrabench import registry
@@ -16,7 +16,7 @@ from infrabench.core import DeploySpec, Host, InfrabenchError, Machines, NotRunn
 from infrabench.machines.sites.platforms import Outlook
 from infrabench.machines.sites.site import open_local
 from infrabench_platforms.clusters import kata
-from infrabench_platforms.lab import go_tools, images, node_groups, pod_images, prebuild, releases
+from infrabench_platforms.lab import go_parts, go_tools, images, node_groups, pod_images, prebuild, releases
 from infrabench_platforms.lab.network import GUESTS_NET
 from infrabench_platforms.lab.shell import require
 
@@ -80,6 +80,8 @@ class LabAhead:
     kind: str = "lab"
     first: list[str] = field(default_factory=list)
     made: dict[str, bool] = field(default_factory=dict)  # what is known of Go tools: asking takes a moment for each
+    part: tuple[str, ...] = ()  # of the Go tools, in the place of what it is a version of
+    of_release: bool = False  # with the server of a release, and no machines for clusters and stores
 
     def __post_init__(self) -> None:
         require()
@@ -95,9 +97,11 @@ class LabAhead:
 
     def machines(self, name: str, tools: tuple[str, ...], workers: int = 2) -> AbstractContextManager[Machines]:
         """Raise `Enough`, or `NotRunnable` with what stands against machines for a cluster."""
+        if self.of_release:
+            releases.refuse_machines(name)
         if kata.PART in tools:
             node_groups.find_local_kata()
-        wanted = node_groups.parts(tools)
+        wanted = node_groups.parts((*tools, *self.part))
         self.made.update((part, go_tools.cached(part) is not None) for part in wanted if part not in self.made)
         missing = [part for part in wanted if not self.made[part]]
         if missing:
@@ -111,15 +115,19 @@ class LabAhead:
         self, name: str, need_bytes: int, guest: bool = False, client: bool = False
     ) -> AbstractContextManager[Machines]:
         """Raise `Enough`, or `NotRunnable` with what stands against a store."""
+        if self.of_release:
+            releases.refuse_machines(name)
         if reason := node_groups.find_store_obstacle(need_bytes):
             raise NotRunnable(reason)
         self._images("storage", *(["vm"] if guest else []))
         raise Enough
 
     def version(self, system: str, version: str) -> AbstractContextManager[Site]:
-        """Raise `Enough`, or `NotRunnable` where the lab has no such version."""
+        """Return the lab as a version of a system finds it; `NotRunnable` where the lab has no such version."""
+        if part := go_parts.find_version(system, version):
+            return nullcontext(replace(self, part=(part,)))
         self._images(releases.RELEASES[releases.find_release(system, version)].image)
-        raise Enough
+        return nullcontext(replace(self, of_release=True))
 
     def _images(self, *kinds: str) -> None:
         self.first.extend(kind for kind in kinds if images.cached(kind) is None)

@@ -162,11 +162,15 @@ def plan(arguments: Namespace) -> Iterator[str]:
 
 
 def _describe_versions(wanted: Design) -> Iterator[str]:
-    """Yield a line for each version of a system that the lab does not have, or cannot have here."""
+    """Yield a line for each version that the lab does not have, or cannot have here, and what others need first."""
     named = [name for name in wanted.systems if split_version(name)[1]]
     if named and registry.PLATFORMS in registry.packages().values():
-        found = find_platforms().check_systems(session.study_of(wanted), named, 0, {})
+        platforms = find_platforms()
+        found = platforms.check_systems(session.study_of(wanted), named, 0, {})
         yield from (f"{name}: not run in the lab: {each.lab}" for name, each in found.items() if each.lab)
+        if first := list(dict.fromkeys(made for each in found.values() for made in each.first)):
+            took = words(platforms.seconds(first))
+            yield f"made first for these versions in the lab, once: {', '.join(first)}; about {took}, besides downloads"
 
 
 def _describe_studies() -> Iterator[str]:

@@ -99,7 +99,7 @@ def order_systems(names: Iterable[str], known: Sequence[str]) -> tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Versioned:
-    """One version of a system, as a system of its own: it is made on a server of the site that has this version.
+    """One version of a system, as a system of its own: it is made on a server, or a cluster, that has this version.
 
     The version is checked against the one that the deployment finds. A system without a version of its own (the native
     one) is of the release of its server, which is named instead.
@@ -115,15 +115,19 @@ class Versioned:
 
     @contextmanager
     def deploy(self, site: Site, spec: DeploySpec) -> Iterator[Deployment]:
-        """Yield a deployment of the version, in the guest network of its server, at the last part of its address."""
+        """Yield a deployment of the version; with a server of its own, in the guest network of that one."""
         with site.version(self.name, self.version) as own:
             if reason := self.system.supported(own):
                 raise NotRunnable(reason)
-            last = int(ip_address(spec.address)) & 0xFF
-            spec = replace(spec, address=str(ip_network(own.facts["guest_network"])[last]))
+            if (network := own.facts["guest_network"]) != site.facts["guest_network"]:
+                last = int(ip_address(spec.address)) & 0xFF
+                spec = replace(spec, address=str(ip_network(network)[last]))
             with self.system.deploy(own, spec) as made:
-                found, release = made.facts.get("version"), own.facts["release"]
-                if self.version != release and not re.match(rf"{re.escape(self.version)}(?!\d)", str(found)):
-                    raise ProvisionError(f"{self.name}@{self.version}: version {found} is what its server has")
-                facts = {**made.facts, "release": release, "node_image": own.facts["node_image"]}
+                found, release = made.facts.get("version"), own.facts.get("release")
+                # A node tells its runtime as containerd://2.4.2, and a Go module's version begins with a v.
+                same = rf"([a-z-]+://)?v?{re.escape(self.version)}(?!\d)"
+                if self.version != release and not re.match(same, str(found)):
+                    raise ProvisionError(f"{self.name}@{self.version}: version {found} is what runs there")
+                of_server = {key: own.facts[key] for key in ("release", "node_image") if key in own.facts}
+                facts = {**made.facts, "version_wanted": self.version, **of_server}
                 yield replace(made, system=f"{self.name}@{self.version}", facts=facts)

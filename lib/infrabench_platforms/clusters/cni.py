@@ -42,6 +42,8 @@ class CNI:
     joins_nodes: bool = True
     enforces: bool = False  # network policies
     needs: tuple[tuple[str, str], ...] = ()  # shell tests that must hold on a worker, each with what to do else
+    # Its unit on a worker, and the Go module whose version is the CNI's (none: it is no program of its own).
+    program: tuple[str, str] | None = None
 
 
 def standing(

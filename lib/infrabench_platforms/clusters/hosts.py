@@ -45,6 +45,11 @@ until "$@" >/dev/null 2>&1; do
   sleep 0.1
 done
 """
+# $1: a unit, $2: a Go module. The linker notes in a program the module and version of its main package, in a line.
+_MODULE = r"""
+pid=$(systemctl show --property=MainPID --value "infrabench-$1")
+grep -a -m 1 "^mod$(printf '\t')$2$(printf '\t')" "/proc/$pid/exe" | cut -f 3
+"""
 # Of a lab node: how much CPU time it has used.
 COUNTERS = ("/sys/fs/cgroup/cpuacct/cpuacct.usage", "/sys/fs/cgroup/cpu.stat")
 UPLINK = (
@@ -89,6 +94,16 @@ def start(host: Host, *names: str) -> None:
 def wait_for(host: Host, name: str, *command: str, wait_s: float = 20.0) -> None:
     """Return when `command`, which asks the unit `name`, succeeds; `ProvisionError` shows the end of the unit's log."""
     script(host, _WAIT, f"{LOGS}/{name}.log", str(int(wait_s * 10)), *command, timeout_s=wait_s + STEP_S)
+
+
+def module_version(host: Host, name: str, module: str) -> str:
+    """Return the version, such as ``v0.28.10``, of the Go module that the program which the unit `name` runs is of.
+
+    `ProvisionError` where that program is of another module, or does not tell.
+    """
+    if found := script(host, _MODULE, name, module).strip():
+        return found
+    raise ProvisionError(f"{host.name}: the program of {name} does not tell its version of {module}")
 
 
 def last_words(host: Host, name: str) -> str:

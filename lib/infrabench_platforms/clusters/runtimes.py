@@ -155,7 +155,7 @@ def _refuse_crun(worker: Worker) -> str | None:
     """Return why crun is not there, or refuses what the high-level runtime writes: older ones know fewer versions."""
     if reason := _find_absent(worker, "crun"):
         return reason
-    spec, writer = worker.runtime.spec, worker.runtime.name
+    spec, writer = "1.2.1" if is_containerd_2_1(worker) else worker.runtime.spec, worker.runtime.name
     result = worker.host.run(("sh", "-s", "crun", spec), timeout_s=STEP_S, stdin=_PROBE.encode())
     version, _, told = result.stdout.decode("utf-8", "replace").strip().partition("\n")
     refuses = f"{version} refuses containers of specification {spec}, which {writer} writes: {told}"
@@ -256,7 +256,7 @@ CONTAINERD_CONFIG = "/etc/containerd/config.toml"
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 _CRI = 'plugins."io.containerd.cri.v1.runtime"'
 _CONTAINERD_BASE = """\
-version = 4
+version = {format}
 root = "/var/lib/containerd"
 state = "/run/containerd"
 disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs",
@@ -304,16 +304,25 @@ done
 """
 
 
+def is_containerd_2_1(worker: Worker) -> bool:
+    """Tell whether a worker's high-level runtime is containerd 2.1, which is configured, and writes, in older forms."""
+    versions = worker.machines.facts.get("versions", {})
+    return worker.runtime.name == "containerd" and versions.get("containerd", "").startswith("v2.1.")
+
+
 def configure_containerd(worker: Worker) -> str:
-    """Return containerd's configuration for a worker."""
+    """Return containerd's configuration for a worker, in the form of its version; what it says is the same in each."""
+    older = is_containerd_2_1(worker)
+    server = "{}" if older else 'plugins."io.containerd.server.v1.{}"'
+    folders = {"bin_dir": CNI_BIN} if older else {"bin_dirs": [CNI_BIN]}
     tables = [
-        _CONTAINERD_BASE,
-        toml('plugins."io.containerd.server.v1.grpc"', {"address": CONTAINERD_SOCKET}),
-        toml('plugins."io.containerd.server.v1.metrics"', {"address": METRICS}),
+        _CONTAINERD_BASE.format(format=3 if older else 4),
+        toml(server.format("grpc"), {"address": CONTAINERD_SOCKET}),
+        toml(server.format("metrics"), {"address": METRICS}),
         toml('plugins."io.containerd.cri.v1.images".pinned_images', {"sandbox": worker.machines.images["pause"][0]}),
         # Where the machine does not let it, containerd is told to lower no out-of-memory score.
         toml(_CRI, {"restrict_oom_score_adj": worker.restricted}),
-        toml(f"{_CRI}.cni", {"bin_dirs": [CNI_BIN], "conf_dir": CNI_CONFIG}),
+        toml(f"{_CRI}.cni", {**folders, "conf_dir": CNI_CONFIG}),
         toml(f"{_CRI}.containerd", {"default_runtime_name": next(iter(worker.handlers))}),
     ]
     for name in worker.handlers:

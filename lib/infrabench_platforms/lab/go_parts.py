@@ -1,19 +1,20 @@
 """The programs of a Kubernetes cluster as pinned Go modules: which, with what flags, and what goes with them.
 
 Versions stand in `go/PART/go.mod` alone, and go.sum holds the hash of every module. A part is one Go module: its
-programs share their dependencies, and each is linked on top of what the one before it compiled.
+programs share their dependencies, and each is linked on top of what the one before it compiled. An older version of a
+part is a part of its own (`VERSIONS`), which takes the place of the newest one where a system is named with it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from infrabench.core import ProvisionError, digest
+from infrabench.core import NotRunnable, ProvisionError, digest
 
 GO_DIR = Path(__file__).parent / "go"
 C_FLAGS = ("-std=c99", "-Os", "-static", "-s")  # of an `Extra` in C
@@ -109,6 +110,43 @@ PARTS = {part.name: part for part in (
         Program("runsc", "runsc", 54), Program("containerd-shim-runsc-v1", "shim", 10),
     ), stamped=("gvisor.dev/gvisor/runsc/version.version={number}",)),
 )}  # fmt: skip
+# Part -> version, as it is named behind an @ -> the part that is of this version; what a plain name means is the last.
+VERSIONS: Mapping[str, Mapping[str, str]] = {
+    "containerd": {"2.1": "containerd-2.1", "2.4": "containerd"},
+    "flannel": {"0.28.4": "flannel-0.28.4", "0.28.10": "flannel"},
+    "cilium": {"1.19.0": "cilium-1.19.0", "1.19.7": "cilium"},
+    "crio": {"1.36": "crio"},
+}
+_STANDS_FOR = {each: part for part, versions in VERSIONS.items() for each in versions.values()}
+ON_DEMAND = tuple(each for each, part in _STANDS_FOR.items() if each != part)  # nobody makes them unless they are named
+PARTS |= {name: replace(PARTS[_STANDS_FOR[name]], name=name) for name in ON_DEMAND}
+
+
+def stands_for(part: str) -> str:
+    """Return the part in whose place this one stands: itself, but for an older version.
+
+    >>> stands_for("flannel-0.28.4"), stands_for("flannel-cni")
+    ('flannel', 'flannel-cni')
+    """
+    return _STANDS_FOR.get(part, part)
+
+
+def find_version(system: str, version: str) -> str | None:
+    """Return the part that is of this version of a system; None for a system of which no part has versions.
+
+    The part is called as the system is, or as its first word (of a pair of runtimes the upper one). `NotRunnable` for
+    a version that there is none of.
+
+    >>> find_version("containerd-runsc", "2.1"), find_version("docker", "26.1")
+    ('containerd-2.1', None)
+    """
+    versions = VERSIONS.get(system.partition("-")[0])
+    if versions is None:
+        return None
+    if version not in versions:
+        known = ", ".join(f"{system}@{each}" for each in versions)
+        raise NotRunnable(f"the lab has no {system}@{version}; it has {known}")
+    return versions[version]
 
 
 def package(part: GoPart, program: Program) -> str:

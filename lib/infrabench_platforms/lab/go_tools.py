@@ -25,11 +25,21 @@ from typing import BinaryIO
 from infrabench.core import NotRunnable, ProvisionError, unknown_name
 from infrabench.machines.hosts.child_process import kill_group
 from infrabench_platforms.lab import go_parts, shell
-from infrabench_platforms.lab.go_parts import C_FLAGS, PARTS, Extra, GoPart, Program, build_flags, needed_go, numbers
+from infrabench_platforms.lab.go_parts import (
+    C_FLAGS,
+    ON_DEMAND,
+    PARTS,
+    Extra,
+    GoPart,
+    Program,
+    build_flags,
+    needed_go,
+    numbers,
+)
 from infrabench_platforms.lab.shell import Say, sh, state_dir
 
 LOCK = "go.lock"
-COLD_BYTES = 15 * 2**30  # all parts from nothing: modules, compiled packages, programs
+COLD_BYTES = 15 * 2**30  # all parts but those on demand, from nothing: modules, compiled packages, programs
 BASE_BYTES = 2**30  # any part, with everything compiled already
 KEEP = 2  # folders of a part
 # The pace of this machine is trusted as soon as it has built for about this long; before, that of the table is.
@@ -95,7 +105,7 @@ def require(names: Sequence[str]) -> None:
             f"the Go tools need Debian packages that are not installed: apt-get install {' '.join(packages)}"
         )
     # Disk goes with what has to be compiled, and so with time.
-    seconds = sum(program.seconds for part in PARTS.values() for program in part.programs)
+    seconds = sum(each.seconds for part in PARTS.values() if part.name not in ON_DEMAND for each in part.programs)
     needed, what = BASE_BYTES + COLD_BYTES * estimate(names) / seconds, "building the Go tools needs about"
     # What is in the caches is not needed again; counting them takes a moment.
     if shell.explain_full_disk(needed, what) and (

@@ -169,7 +169,8 @@ def make(name: str, tools: tuple[str, ...], workers: int = 2, say: Say = log.inf
     """Return the cluster `name`, booted and reachable; what is left of an earlier set of that name is removed first.
 
     `tools` are the Go tools (`go_parts.PARTS`) that its nodes need beside `TOOLS`, and `kata.PART`: the Kata of this
-    machine. There are one or two workers. Raises `NotRunnable` when Kata is asked for and is not installed here.
+    machine. An older version of a part is found by the name of what it stands for. There are one or two workers. Raises
+    `NotRunnable` when Kata is asked for and is not installed here.
     """
     folders, devices, known = find_local_kata() if kata.PART in tools else ({}, (), {})
     folders |= _ycruncher()
@@ -180,11 +181,11 @@ def make(name: str, tools: tuple[str, ...], workers: int = 2, say: Say = log.inf
     folders |= {f"{IMAGES_DIR}/{kind}": each.tar.parent for kind, each in pods.items()}
     facts = {
         "cluster_image": image.hash,
-        "builds": {part: folder.name for part, folder in built.items()},
-        "versions": {part: go_parts.version(go_parts.PARTS[part]) for part in built},
+        "builds": {go_parts.stands_for(part): folder.name for part, folder in built.items()},
+        "versions": {go_parts.stands_for(part): go_parts.version(go_parts.PARTS[part]) for part in built},
         **known,
     }
-    programs = {part: f"{TOOLS_DIR}/{part}" for part in built}
+    programs = {go_parts.stands_for(part): f"{TOOLS_DIR}/{part}" for part in built}
     archives = {kind: (each.tag, f"{IMAGES_DIR}/{kind}/{each.tar.name}") for kind, each in pods.items()}
     kernel_limits.load_bridge_filter(lab_dir() / "br_netfilter")
     booted = boot(name, ROLES[: 1 + workers], image, folders, devices)
@@ -202,8 +203,9 @@ def open_group(name: str, tools: tuple[str, ...], workers: int = 2, say: Say = l
 
 
 def parts(tools: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the Go tools that a cluster's nodes need for `tools`."""
-    return tuple(part for part in dict.fromkeys((*TOOLS, *tools)) if part != kata.PART)
+    """Return the Go tools that a cluster's nodes need for `tools`; of two versions of one, that which is named last."""
+    wanted = {go_parts.stands_for(part): part for part in (*TOOLS, *tools) if part != kata.PART}
+    return tuple(wanted.values())
 
 
 def find_local_kata() -> tuple[dict[str, Path], tuple[str, ...], dict[str, str]]:

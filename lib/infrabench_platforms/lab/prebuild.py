@@ -48,7 +48,8 @@ def seconds(wanted: Sequence[str]) -> float:
 
 def select_names(wanted: Sequence[str]) -> list[str]:
     """Return what is made ahead: what is wanted, or everything but what is made on demand."""
-    return [name for name in names() if name in wanted or (not wanted and name not in images.ON_DEMAND)]
+    on_demand = (*images.ON_DEMAND, *go_tools.ON_DEMAND)
+    return [name for name in names() if name in wanted or (not wanted and name not in on_demand)]
 
 
 def build(wanted: Sequence[str]) -> Iterator[str]:

@@ -1,20 +1,24 @@
-"""Versions of a system: server nodes of other releases of Debian, whose engines are of other versions.
+"""Versions of a system: server nodes of other releases of Debian, and clusters with another version of a program.
 
 ``docker@26.1`` is the Docker of the release whose Docker is 26.1, and ``native@debian13`` the programs of that release
 without an engine. Each release that a session needs is one node, with a guest network of its own that the client has a
 route to; the guest image is the same for all.
+
+``flannel@0.28.4`` and ``containerd-runc@2.1`` are clusters like those of the plain names, whose Flannel or containerd
+is built from another pinned module (`go_parts.VERSIONS`); the nodes are of the same image.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 from infrabench.core import Machines, NotRunnable, Site
 from infrabench.machines.hosts.host import run_checked
-from infrabench_platforms.lab import images, node_groups
+from infrabench_platforms.lab import go_parts, images, node_groups
 from infrabench_platforms.lab.nodes import GUEST_DIR
 from infrabench_platforms.lab.shell import Say
 
@@ -68,8 +72,12 @@ class ReleaseServers:
     def open(self, site: Site, system: str, version: str) -> Iterator[Site]:
         """Yield the site with the server of a release in the place of its own; it goes with its first user.
 
-        Contexts are left in the opposite order, so that the first user of a release is the last one to go.
+        Contexts are left in the opposite order, so that the first user of a release is the last one to go. For a
+        version of a cluster's program it is the site whose clusters have this version.
         """
+        if part := go_parts.find_version(system, version):
+            yield _with_part(site, version, part)
+            return
         name = find_release(system, version)
         if name in self.servers:
             yield _view(site, name, self.servers[name])
@@ -88,6 +96,21 @@ class ReleaseServers:
             yield _view(site, name, self.servers[name])
 
 
+def _with_part(site: Site, version: str, part: str) -> Site:
+    """Return the site whose clusters have `part` in the place of what it is a version of."""
+
+    def machines(name: str, tools: tuple[str, ...], workers: int) -> AbstractContextManager[Machines]:
+        return site.machines(f"{name}-{version}", (*tools, part), workers)
+
+    return replace(site, maker=machines)  # type: ignore[type-var]
+
+
+def refuse_machines(name: str, *_: object) -> NoReturn:
+    """Raise `NotRunnable`: a release is that of a server, and clusters and stores are the same with each."""
+    raise NotRunnable(f"the lab has one version of {name} alone")
+
+
 def _view(site: Site, name: str, made: Machines) -> Site:
     facts = {**site.facts, **made.facts, "guest_network": RELEASES[name].network}
-    return replace(site, hosts={**site.hosts, "server": made.hosts["server"]}, facts=facts)  # type: ignore[type-var]
+    hosts = {**site.hosts, "server": made.hosts["server"]}
+    return replace(site, hosts=hosts, facts=facts, maker=refuse_machines, storer=refuse_machines)  # type: ignore[type-var]

@@ -227,7 +227,7 @@ def _facts(
     has_second = "second" in targets["server"].addresses
     return {
         "runs_on": OWN if cluster.machines else "a cluster as it was found",
-        "version": versions.get(cni.parts[0]) if cni.parts else versions and "Debian's reference plugins",
+        "version": _find_version(cluster, cni),
         "versions": versions,
         "image": image,
         "nodes": nodes,
@@ -246,6 +246,13 @@ def _facts(
         },
         "cgroups": [],
     }  # fmt: skip
+
+
+def _find_version(cluster: Cluster, cni: CNI) -> str | None:
+    """Return the version of the CNI that runs on the first worker; None on a cluster that was found."""
+    if not cluster.workers:
+        return None
+    return hosts.module_version(cluster.workers[0].host, *cni.program) if cni.program else "Debian's reference plugins"
 
 
 def verify_network(system: str, targets: Mapping[str, Target], *, enforces: bool, joins_nodes: bool) -> dict[str, Any]:

@@ -94,7 +94,7 @@ CNI = cni.CNI(
         ("command -v clang && command -v llc", f"clang and llc are missing: install clang and llvm, {CLANG} or later"),
         ("grep -qw bpf /proc/filesystems", "the kernel has no BPF file system; take one with CONFIG_BPF_SYSCALL"),
         (cni.HAS_VXLAN, cni.NO_VXLAN),
-    ),
+    ), program=("cilium-agent", "github.com/cilium/cilium"),
 )  # fmt: skip
 supported, deploy = _cni.system(CNI)
 NEEDS = _cni.needs(CNI, clang=f"clang>=1:{CLANG}~", llc=f"llvm>=1:{CLANG}~")

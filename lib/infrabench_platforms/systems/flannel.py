@@ -65,7 +65,7 @@ def _on(cluster: Cluster, worker: Worker) -> None:
 CNI = cni.CNI(
     name="flannel", parts=("flannel", "flannel-cni"), config=CONFIG, overlay="flannel.1", encapsulation="vxlan",
     service="kube-proxy (iptables)", install=install, installed=installed,
-    needs=((cni.HAS_VXLAN, cni.NO_VXLAN),),
+    needs=((cni.HAS_VXLAN, cni.NO_VXLAN),), program=("flanneld", "github.com/flannel-io/flannel"),
 )  # fmt: skip
 supported, deploy = _cni.system(CNI)
 NEEDS = _cni.needs(CNI)

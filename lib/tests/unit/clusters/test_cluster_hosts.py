@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from infrabench_platforms.clusters import hosts
 from tests.support.cluster_fakes import Rooted, Scripted, words_of
 
 NASTY = ["%h", "100%", "$HOME", "${HOME}", "a b", "{a}", 'say "x"', "it's", "back\\slash", "", ";", "a;b", "\t", "x\ny"]
+SHOW = "show --property=MainPID --value infrabench-flanneld"
 
 
 def parts(text: str) -> tuple[list[str], dict[str, str]]:
@@ -49,6 +52,27 @@ def test_a_unit_of_a_runtime_leaves_its_children_alive() -> None:
     assert "KillMode=mixed\n" in alone
     assert "KillMode=process\n" in parent
     assert list(hosts.unit("etcd", ["/x"])) == ["/etc/systemd/system/infrabench-etcd.service"]
+
+
+def test_the_version_of_a_module_is_that_of_the_program_which_runs(tmp_path: Path) -> None:
+    """The program is a copy of `sleep` with the lines at its end that Go's linker would leave in it."""
+    program = tmp_path / "flanneld"
+    noted = (
+        b"\x00path\tgithub.com/flannel-io/flannel\nmod\tgithub.com/flannel-io/flannel\tv0.28.10\th1:jt+uW6XV\n"
+        b"dep\tgithub.com/containernetworking/plugins\tv1.9.1\th1:8oU6WsIs\n"
+    )
+    program.write_bytes(Path("/bin/sleep").read_bytes() + noted)
+    program.chmod(0o755)
+    with subprocess.Popen([program, "60"]) as runs:
+        try:
+            (tmp_path / "systemctl").write_text(f'#!/bin/sh\n[ "$*" = "{SHOW}" ] && echo {runs.pid}\n')
+            (tmp_path / "systemctl").chmod(0o755)
+            host = LocalHost(environment={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+            assert hosts.module_version(host, "flanneld", "github.com/flannel-io/flannel") == "v0.28.10"
+            with pytest.raises(ProvisionError, match="flanneld does not tell its version"):
+                hosts.module_version(host, "flanneld", "github.com/containernetworking/plugins")
+        finally:
+            runs.kill()
 
 
 def test_files_arrive_whole_with_their_modes_and_folders_stay_as_they_are(tmp_path: Path) -> None:

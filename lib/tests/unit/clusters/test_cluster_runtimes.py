@@ -92,6 +92,24 @@ def test_containers_have_the_same_rights_under_both() -> None:
     }  # fmt: skip
 
 
+def test_an_older_containerd_is_told_the_same_in_its_own_form() -> None:
+    def at(version: str) -> runtimes.Worker:
+        where = place("runc", "crun")
+        return replace(where, machines=replace(where.machines, facts={"versions": {"containerd": version}}))
+
+    older, newer = (tomllib.loads(runtimes.configure_containerd(at(each))) for each in ("v2.1.6", "v2.4.2"))
+    assert (older.pop("version"), newer.pop("version")) == (3, 4)
+    for server in ("grpc", "metrics"):
+        assert older.pop(server) == newer["plugins"].pop(f"io.containerd.server.v1.{server}")
+    network = [each["plugins"]["io.containerd.cri.v1.runtime"].pop("cni") for each in (older, newer)]
+    assert [each.pop(key) for each, key in zip(network, ("bin_dir", "bin_dirs"), strict=True)] == [
+        "/opt/cni/bin", ["/opt/cni/bin"]
+    ]  # fmt: skip
+    assert network[0] == network[1]
+    assert older == newer
+    assert not runtimes.is_containerd_2_1(replace(at("v2.1.6"), runtime=runtimes.CRIO))
+
+
 def test_kubelets_differ_in_nothing_but_where_their_runtime_is() -> None:
     one, other = (workers._kubelet(each) for each in runtimes.RUNTIMES.values())
     assert {key for key in one if one[key] != other[key]} == {"containerRuntimeEndpoint"}

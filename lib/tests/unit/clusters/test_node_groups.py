@@ -194,6 +194,21 @@ def test_a_set_of_one_worker_has_no_second_and_goes_whole(lab: Path, built: list
     assert make("flannel") == ["198.18.0.21", "198.18.0.22", "198.18.0.23"]
 
 
+def test_an_older_version_of_a_part_takes_its_place(lab: Path, built: list[str]) -> None:
+    both = [node_groups.make(f"c{number}", parts, workers=1) for number, parts in enumerate(
+        (("containerd",), ("containerd", "containerd-2.1"))
+    )]  # fmt: skip
+    newest, older = both
+    assert {*newest.tools} == {*older.tools} == {*node_groups.TOOLS}
+    differs = {part for part in newest.tools if newest.tools[part] != older.tools[part]}
+    assert (differs, older.tools["containerd"]) == ({"containerd"}, "/opt/infrabench/containerd-2.1")
+    assert [each.facts["versions"]["containerd"][:5] for each in both] == ["v2.4.", "v2.1."]
+    assert [each.facts["builds"]["containerd"] for each in both] == ["containerd", "containerd-2.1"]
+    assert node_groups.parts(("crio", "kata", "containerd-2.1")) == (
+        "kubernetes", "etcd", "containerd-2.1", "multus", "crio"
+    )  # fmt: skip
+
+
 def test_a_set_with_kata_is_shown_this_machines(lab: Path, built: list[str], monkeypatch, tmp_path: Path) -> None:
     shown = {}
     real = node_groups.nodes.start

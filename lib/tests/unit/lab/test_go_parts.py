@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.core import DesignError
+from infrabench.core import DesignError, NotRunnable
 from infrabench_platforms.lab import go_parts, go_tools
 from infrabench_platforms.lab.go_parts import PARTS, Extra, GoPart, Program, build_flags, version
 from tests.support.checks import check_each
@@ -33,6 +33,28 @@ def test_every_part_is_pinned_and_its_programs_need_no_library_of_the_node() -> 
             assert ({"netgo", "osusergo"} <= set(tags)) == part.cgo, tags
 
     check_each(check, sorted(PARTS))
+
+
+def test_each_version_of_a_program_is_a_part_that_pins_it_and_is_built_alike() -> None:
+    for name, versions in go_parts.VERSIONS.items():
+        assert list(versions.values())[-1] == name, "a plain name is the newest"
+        assert list(versions) == sorted(versions, key=lambda each: [int(number) for number in each.split(".")])
+        for number, part in versions.items():
+            assert re.match(rf"v{re.escape(number)}(?!\d)", version(PARTS[part]))
+            assert replace(PARTS[part], name=name) == PARTS[name]
+            assert (go_parts.stands_for(part), part in go_parts.ON_DEMAND) == (name, part != name)
+            assert f"module infrabench/{name}\n" in (PARTS[part].folder / "go.mod").read_text()
+        assert len({go_parts.content_hash(PARTS[part], "go1.26.8") for part in versions.values()}) == len(versions)
+    assert {folder.name for folder in go_parts.GO_DIR.iterdir()} == {*PARTS}
+
+
+def test_a_version_is_found_by_the_program_of_a_system() -> None:
+    assert [go_parts.find_version(f"containerd-{low}", "2.1") for low in ("runc", "runsc")] == ["containerd-2.1"] * 2
+    assert (go_parts.find_version("flannel", "0.28.10"), go_parts.find_version("host", "1")) == ("flannel", None)
+    with pytest.raises(NotRunnable, match=r"^the lab has no flannel@0.28; it has flannel@0.28.4, flannel@0.28.10$"):
+        go_parts.find_version("flannel", "0.28")
+    with pytest.raises(NotRunnable, match=r"^the lab has no crio-kata@debian13; it has crio-kata@1.36$"):
+        go_parts.find_version("crio-kata", "debian13")
 
 
 def test_tags_of_a_part_or_program_stay() -> None:

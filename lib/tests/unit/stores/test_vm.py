@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from infrabench import registry
-from infrabench_platforms.lab import images, prebuild
+from infrabench_platforms.lab import go_parts, images, prebuild
 from infrabench_platforms.stores import upload
 from infrabench_platforms.stores.node import block, ceph_vm, daemons, guest, inside, krbd, main, zfs_kernel, zfs_vm
 from infrabench_platforms.stores.node.config import GIB, Config, StoreError
@@ -141,7 +141,7 @@ def test_a_guests_image_is_made_for_who_asks_for_it_alone():
     assert "vm" in prebuild.names()
     assert "vm" not in prebuild.select_names(())
     assert prebuild.select_names(("vm",)) == ["vm"]
-    assert set(prebuild.names()) - set(prebuild.select_names(())) == set(images.ON_DEMAND)
+    assert set(prebuild.names()) - set(prebuild.select_names(())) == {*images.ON_DEMAND, *go_parts.ON_DEMAND}
 
 
 KEYRING = """[mon.]

@@ -33,9 +33,10 @@ from infrabench.core import (
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution import preflight, session
 from infrabench.experiment.execution.monitor import Monitor
+from infrabench.experiment.execution.progress import words
 from infrabench.machines.sites.site import OpenSite, open_local
 from infrabench_platforms.availability import Enough, LabAhead
-from infrabench_platforms.lab import images, node_groups, releases
+from infrabench_platforms.lab import go_parts, go_tools, images, node_groups, pod_images, releases
 
 STUDY = registry.study("containers")
 SPEC = DeploySpec("s", Limits(), "198.18.64.13")
@@ -201,7 +202,8 @@ def test_a_version_is_made_on_its_server_and_says_which(monkeypatch: pytest.Monk
     site = lab(monkeypatch, [])
     with Versioned(system, "docker", "26.1").deploy(site, SPEC) as made:
         assert made.system == "docker@26.1"
-        assert made.facts == {"version": "26.1.5+dfsg1", "release": "debian13", "node_image": "0" * 16}
+        server = {"release": "debian13", "node_image": "0" * 16}
+        assert made.facts == {"version": "26.1.5+dfsg1", "version_wanted": "26.1", **server}
     own, spec = system.made[0]
     assert own.hosts["server"] is not site.hosts["server"]
     assert spec.address == "198.18.66.13"  # in the network of its own server
@@ -210,7 +212,7 @@ def test_a_version_is_made_on_its_server_and_says_which(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("system", "version", "error", "said"),
     [
-        (Fake("20.10.24"), "26.1", ProvisionError, "docker@26.1: version 20.10.24 is what its server has"),
+        (Fake("20.10.24"), "26.1", ProvisionError, "docker@26.1: version 20.10.24 is what runs there"),
         (Fake("26.10.1"), "26.1", ProvisionError, "version 26.10.1 is"),
         (Fake(None), "26.1", ProvisionError, "version None is"),
         (Fake("26.1", "no root"), "26.1", NotRunnable, "no root"),
@@ -255,13 +257,119 @@ def test_what_a_version_needs_first_is_said(monkeypatch: pytest.MonkeyPatch) -> 
 
     def first(version: str) -> list[str]:
         ahead = LabAhead()
-        with pytest.raises(Enough):
-            ahead.version("docker", version)
+        with ahead.version("docker", version), pytest.raises(Enough):
+            ahead.hosts["server"].run(("true",), timeout_s=1)
         return ahead.first
 
     assert (first("20.10"), first("26.1")) == (["node12"], [])
     with pytest.raises(NotRunnable, match="no docker@27"):
         LabAhead().version("docker", "27")
+
+
+class Cluster(Fake):
+    """A system that asks for machines of its own, as a CNI does."""
+
+    @contextmanager
+    def deploy(self, site: Site, spec: DeploySpec) -> Iterator[Deployment]:
+        with site.machines("flannel", ("flannel", "flannel-cni")) as made:
+            yield Deployment("flannel", {}, {"version": self.version, "versions": made.facts})
+
+
+def lab_with_clusters(made: list[tuple[object, ...]]) -> OpenSite:
+    @contextmanager
+    def machines(name: str, tools: tuple[str, ...], workers: int) -> Iterator[Machines]:
+        made.append((name, tools, workers))
+        yield Machines({}, {}, {}, embedded=True)
+
+    opener = releases.ReleaseServers()
+    return OpenSite(
+        "lab", "lab", {"server": Client()}, {"guest_network": "198.18.64.0/24"}, machines, versioner=opener.open
+    )  # type: ignore[dict-item]
+
+
+def test_a_version_of_a_clusters_program_is_a_cluster_of_its_own() -> None:
+    asked: list[tuple[object, ...]] = []
+    site = lab_with_clusters(asked)
+    with ExitStack() as stack:
+        both = [
+            stack.enter_context(Versioned(Cluster(f"v{each}"), "flannel", each).deploy(site, SPEC))
+            for each in ("0.28.4", "0.28.10")
+        ]
+        assert [each.system for each in both] == ["flannel@0.28.4", "flannel@0.28.10"]
+        assert [each.facts["version_wanted"] for each in both] == ["0.28.4", "0.28.10"]
+        assert not {"release", "node_image"} & {*both[0].facts}  # it is no server
+    parts = ("flannel", "flannel-cni")
+    assert asked == [
+        ("flannel-0.28.4", (*parts, "flannel-0.28.4"), 2), ("flannel-0.28.10", (*parts, "flannel"), 2),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "found", "same"),
+    [
+        ("flannel", "0.28.4", "v0.28.4", True),
+        ("flannel", "0.28.4", "v0.28.41", False),
+        ("flannel", "0.28.4", "v0.28.10", False),
+        ("containerd-runc", "2.1", "containerd://2.1.6+unknown, runc: runc version 1.1.15", True),
+        ("containerd-runc", "2.1", "containerd://2.4.2+unknown, runc: runc version 2.1", False),
+        ("crio-runc", "1.36", "cri-o://1.36.3, runc: runc version 1.1.15", True),
+    ],
+)
+def test_a_cluster_with_another_version_than_was_named_is_not_measured(
+    name: str, version: str, found: str, same: bool
+) -> None:
+    made = Versioned(Cluster(found), name, version).deploy(lab_with_clusters([]), SPEC)
+    if same:
+        with made as deployment:
+            assert deployment.facts["version"] == found
+    else:
+        with pytest.raises(ProvisionError, match=f"{name}@{version}: version {re.escape(found)} is what runs"), made:
+            pytest.fail("it was made")
+
+
+def test_machines_are_the_same_with_every_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = Cluster("1")
+    made = Versioned(wire, "wire", "debian12").deploy(lab(monkeypatch, []), SPEC)
+    with pytest.raises(NotRunnable, match="the lab has one version of flannel alone"), made:
+        pytest.fail("it was made")
+    monkeypatch.setattr("infrabench_platforms.availability.require", lambda: None)
+    with LabAhead().version("wire", "debian12") as ahead:
+        for ask in (lambda: ahead.machines("wire", ()), lambda: ahead.store("wire", 0)):
+            with pytest.raises(NotRunnable, match="the lab has one version of wire alone"):
+                ask()
+
+
+@pytest.mark.parametrize("kind", ["local", "inventory", "kubeconfig"])
+def test_clusters_of_ones_own_have_the_version_that_is_there(kind: Any) -> None:
+    site = OpenSite("rack", kind, {})
+    for name in ("flannel@0.28.4", "containerd-runc@2.1"):
+        assert registry.system(name).supported(site) == "several versions of a system are there in the lab alone"
+
+
+def test_a_plan_says_what_is_built_for_a_version_and_how_long_that_takes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path))
+    monkeypatch.setattr(go_tools, "find_toolchain", lambda: ("go", "go1.26.8"))
+    monkeypatch.setattr("infrabench_platforms.availability.require", lambda: None)
+    monkeypatch.setattr(images, "cached", lambda kind: images.Image(kind, "0" * 16, Path("/nowhere")))
+    monkeypatch.setattr(pod_images, "cached", lambda kind: kind)
+    monkeypatch.setattr(go_tools, "cached", lambda part: None if part in go_parts.ON_DEMAND else part)
+    monkeypatch.setattr(go_tools, "require", lambda parts: None)
+    study = registry.study("runtimes")
+
+    def lines(*systems: str) -> list[str]:
+        return list(commands._describe_versions(session.request(study, profile="smoke", systems=list(systems))))
+
+    assert lines("containerd-runc", "containerd-runc@2.4") == []
+    took = words(go_tools.estimate(["containerd-2.1"]))
+    assert lines("containerd-runc@2.1", "containerd-crun@2.1") == [
+        f"made first for these versions in the lab, once: containerd-2.1; about {took}, besides downloads"
+    ]
+    assert lines("containerd-runc@1.7", "containerd-runc") == [
+        "containerd-runc@1.7: not run in the lab: the lab has no containerd-runc@1.7; it has containerd-runc@2.1, "
+        "containerd-runc@2.4"
+    ]
 
 
 def test_a_plan_says_which_versions_the_lab_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,6 +389,11 @@ def test_a_node_of_another_release_is_the_same_node_and_more() -> None:
 
 def test_the_guide_lists_every_version() -> None:
     guide = (Path(infrabench.__file__).parents[2] / "docs/versions.md").read_text()
-    named = {each for each in re.findall(r"`(\w+@[\w.]+)`", guide) if not each.startswith("docker@debian")}
+    named = {each for each in re.findall(r"`([\w-]+@[\w.]+)`", guide) if not each.startswith("docker@debian")}
     versions = {f"{name}@{each}" for release in releases.RELEASES.values() for name, each in release.versions.items()}
-    assert versions | {"lxd@debian13"} == named
+    programs = {
+        f"{name if name in registry.names('systems') else f'{name}-runc'}@{each}"
+        for name, known in go_parts.VERSIONS.items()
+        for each in known
+    }
+    assert versions | programs | {"lxd@debian13"} == named
