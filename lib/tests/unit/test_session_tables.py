@@ -15,7 +15,7 @@ from IPython.utils.capture import capture_output
 from infrabench.analysis import session_data
 from infrabench.ledger import records
 from infrabench.notebook import api, session_tables
-from infrabench.workloads import _network
+from infrabench.workloads import _counters
 from tests.support import storage_fixtures
 from tests.support.analysis_fixtures import write_session
 from tests.support.report_fixtures import ABSENT, session, told
@@ -156,7 +156,7 @@ def changed(folder: Path, how: dict[str, object], claims: tuple[dict[str, object
 
 
 def test_the_claim_is_the_one_that_workloads_make() -> None:
-    assert session_tables.CLAIM == _network.CLAIM
+    assert session_tables.CLAIM == _counters.CLAIM
 
 
 def test_trials_that_were_held_against_their_path_are_counted(plain: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from infrabench.core import Capture, NotAsClaimed, NotRunnable, ParseError, Step, Target
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.workloads import _network, iperf3, netperf, pod_network
+from infrabench.workloads import _counters, _network, iperf3, netperf, pod_network
 from tests.support import workloads
 from tests.support.captures import with_stdout
 from tests.support.workloads import captured, changed, measured, refused
@@ -64,10 +64,10 @@ def edited(capture: Capture, step: str, pattern: str, changed: str | Callable[[r
 
 def claiming(capture: Capture, step: str, **changes: Any) -> Capture:
     """Return `capture` with another claim stored at one of its steps."""
-    place = next(i for i, part in enumerate(capture[step].argv) if part.startswith(_network.CLAIM))
-    claim = json.loads(capture[step].argv[place].removeprefix(_network.CLAIM)) | changes
+    place = next(i for i, part in enumerate(capture[step].argv) if part.startswith(_counters.CLAIM))
+    claim = json.loads(capture[step].argv[place].removeprefix(_counters.CLAIM)) | changes
     argv = list(capture[step].argv)
-    argv[place] = _network.CLAIM + json.dumps(claim)
+    argv[place] = _counters.CLAIM + json.dumps(claim)
     return Capture({**capture.steps, step: replace(capture[step], argv=tuple(argv))}, capture.params)
 
 
@@ -121,7 +121,7 @@ def test_readings_are_the_neighbours_of_the_tool() -> None:
 def test_claim_names_the_device_of_the_interface() -> None:
     def devices(given: dict[str, Target], **params: Any) -> dict[str, bool]:
         argv = planned(given, **params)["start"].argv
-        return json.loads(argv[1].removeprefix(_network.CLAIM))["devices"]
+        return json.loads(argv[1].removeprefix(_counters.CLAIM))["devices"]
 
     given = cluster(second="10.9.1.5", service="10.96.0.9")
     assert devices(given) == devices(given, interface="service") == {"eth0": True, "net1": False}
