@@ -7,7 +7,7 @@ from infrabench.analysis.results import sentence
 
 session, workload, metric = (
     *sys.argv[1:],
-    *("lab-quick-2026-11-rounds", "sysbench-cpu", "events_per_s")[len(sys.argv) - 1 :],
+    *("lab-quick-debian13-containers", "sysbench-cpu", "events_per_s")[len(sys.argv) - 1 :],
 )
 results = ib.results(ib.open_session(session))
 

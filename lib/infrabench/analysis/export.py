@@ -51,7 +51,7 @@ DURATION = f"{PREFIX}trial_duration_seconds"
 def export(session: Session, form: str = "csv", file: str | Path | None = None) -> Path:
     """Write the trials of a session, or of several pooled ones, in one of `columns.FORMS`; return the file.
 
-    >>> export(open_session("lab-quick-2026-11-rounds"), "parquet", "rounds.parquet")  # doctest: +SKIP
+    >>> export(open_session("lab-quick-debian13-containers"), "parquet", "rounds.parquet")  # doctest: +SKIP
 
     Without `file` it is ``out/export/SESSION.FORM`` in the checkout; pooled sessions need one. A file that is there is
     replaced, whole or not at all. Values are in SI base units, unrounded; a trial without a value has a row too.

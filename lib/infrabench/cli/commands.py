@@ -99,7 +99,7 @@ def add_publication_parsers(subparsers: Subparsers) -> None:
     parser.add_argument("--raw", action="store_true", help="with every raw output of the sessions, however large")
     parser = add_command(
         subparsers, "paper", paper, "write numbers, captions and tables of sessions for LaTeX",
-        "infrabench paper lab-quick-2026-11-rounds --out out/paper",
+        "infrabench paper lab-quick-debian13-containers --out out/paper",
     )  # fmt: skip
     add_sessions(parser, "name, folder or archive of a session", nargs="+")
     parser.add_argument("--out", default="out/paper", metavar="FOLDER", help="where to write (default: out/paper)")

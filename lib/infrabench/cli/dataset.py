@@ -26,7 +26,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     )  # fmt: skip
     parser = add_command(
         group, "build", build, "bring many sessions into one data set of parquet",
-        "infrabench dataset build lab-quick-2026-11-rounds lab-quick-2026-11-aa --out out/many",
+        "infrabench dataset build lab-quick-debian13-containers lab-quick-2026-11-aa --out out/many",
     )  # fmt: skip
     add_sessions(parser)
     parser.add_argument("--out", required=True, metavar="FOLDER", help="the data set: new, or one to bring up to date")

@@ -45,23 +45,27 @@ def add_parsers(subparsers: Subparsers) -> None:
         return add_command(group, name, command, text, f"infrabench session {name} {words}".rstrip())
 
     add_sessions(add("list", list_sessions, "say how far sessions are", ""))
-    add_session(add("show", show, "print estimates, and contrasts against the baseline", "lab-quick-2026-11-rounds"))
-    add_sessions(add("verify", verify, "check every file, and parse the raw output again", "lab-quick-2026-11-rounds"))
+    add_session(
+        add("show", show, "print estimates, and contrasts against the baseline", "lab-quick-debian13-containers")
+    )
+    add_sessions(
+        add("verify", verify, "check every file, and parse the raw output again", "lab-quick-debian13-containers")
+    )
     text = "write a session anew with the parsers of this version"
-    parser = add("reparse", reparse, text, "lab-quick-2026-11-rounds out/reparsed")
+    parser = add("reparse", reparse, text, "lab-quick-debian13-containers out/reparsed")
     add_session(parser)
     parser.add_argument("destination", metavar="FOLDER", help="the new session's folder")
     text = "write a session into one reproducible archive"
-    parser = add("pack", pack, text, "lab-quick-2026-11-rounds out/lab-quick-2026-11-rounds.tar.xz")
+    parser = add("pack", pack, text, "lab-quick-debian13-containers out/lab-quick-debian13-containers.tar.xz")
     add_session(parser)
     parser.add_argument("archive", metavar="ARCHIVE", help="the archive to write (.tar.xz)")
     text = "write a session's trials for R, a database or Grafana"
-    parser = add("export", export, text, "lab-quick-2026-11-rounds --as parquet -o out/rounds.parquet")
+    parser = add("export", export, text, "lab-quick-debian13-containers --as parquet -o out/rounds.parquet")
     add_session(parser)
     parser.add_argument("--as", dest="form", choices=FORMS, default="csv", help="default: csv")
     parser.add_argument("-o", "--out", metavar="FILE", help="the file to write (default: out/export/SESSION.FORM)")
     text = "compare what two sessions say about where and how they were measured"
-    parser = add("diff", diff, text, "lab-quick-2026-11-rounds lab-quick-2026-11-aa")
+    parser = add("diff", diff, text, "lab-quick-debian13-containers lab-quick-2026-11-aa")
     add_session(parser, "first", metavar="A")
     add_session(parser, "second", "another one", metavar="B")
     parser.add_argument("--all", action="store_true", help="also what may differ, and every package")

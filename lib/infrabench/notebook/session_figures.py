@@ -45,7 +45,7 @@ def figure(
     """Return a figure of a session with its caption; write it, as PDF, SVG, PNG and side-car, or to `path` alone.
 
     >>> ib.figure(results, "ecdf", "web", "latency_p99_s", scenario="users=1000")
-    >>> ib.figure("lab-quick-2026-11-rounds", "forest", systems=["lxd", "docker"], labels={"lxd": "LXD 5.0"},
+    >>> ib.figure("lab-quick-debian13-containers", "forest", systems=["lxd", "docker"], labels={"lxd": "LXD 5.0"},
     ...           width="column", path="paper/forest.pdf")
 
     Numbers are always those of the whole session: a figure of fewer systems shows less and says nothing else.

@@ -36,7 +36,7 @@ class Judged:
 class Claim:
     """One statement, how it is checked, what that takes, and what came of it here and now."""
 
-    source: str  # "containers/lab-quick-2026-11-rounds": a recorded session; or "published"
+    source: str  # "containers/lab-quick-debian13-containers": a recorded session; or "published"
     level: str  # of `LEVELS`
     what: str  # which claim of its source: "files", "web requests_per_s users=1000 docker", ...
     statement: str

@@ -71,7 +71,7 @@ def test_the_first_page_lists_studies_systems_and_sessions(server: Server, page_
     page = lab_pages.opened(page_of(), server, "out/start/start.ipynb")
     for study in STUDIES:
         page.wait_for_selector(f'.jp-RenderedHTML a:text-is("{study}")')
-    page.wait_for_selector('.jp-RenderedHTML td:text-is("lab-quick-2026-11-rounds")')
+    page.wait_for_selector('.jp-RenderedHTML td:text-is("lab-quick-debian13-containers")')
     page.wait_for_selector('.jp-RenderedHTML td:has-text("containerd-kata")')
     assert not page.query_selector(".jp-OutputArea-output[data-mime-type*=error]")
     page.click('.jp-RenderedHTML a:text-is("containers")')

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from infrabench import cli, registry
 from infrabench.core import Case, DesignError, Param, Request
 from infrabench.core.request import parse_settings
 from infrabench.experiment.design import design as designs
-from infrabench.experiment.design.settings import apply_settings, read_settings
+from infrabench.experiment.design.settings import SUBSET, apply_settings, draw_subset, read_settings
 from infrabench.experiment.execution import session
 from infrabench.notebook import api
 
@@ -165,12 +167,48 @@ def test_cases_that_differ_in_something_else_keep_their_places() -> None:
         ({"load.user": (1,)}, "did you mean users"),
         ({"lod.users": (1,)}, "did you mean load"),
         ({"load.users": (1, "1")}, "a value more than once"),
-        ({"load.users": ("1:100",), "load.requests": ("1:100",)}, "10000 combinations"),
+        (
+            {"load.users": ("1:100",), "load.requests": ("1:100",)},
+            "10000 combinations.*load.subset=24 measures so many",
+        ),
+        (
+            {"load.users": (1, 2), "load.subset": (2,)},
+            "there are 2 combinations of values, and a subset has fewer, not 2",
+        ),
+        ({"load.users": (1, 2, 3), "load.subset": (2, 3)}, "load.subset is one number, not 2, 3"),
+        ({"load.users": (1, 2, 3), "load.subset": (1,)}, "a whole number from 2 to 1000, not 1"),
+        (
+            {"load.users": ("1:100",), "load.requests": ("1:100",), "load.size_bytes": ("1:100",), "load.subset": (9,)},
+            "1000000 combinations of values; a subset is drawn of 100000 at most",
+        ),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(DesignError, match=said):
         apply_settings([SMALL], read_settings(settings, ["load"], DECLARED), DECLARED)
+
+
+def test_a_subset_has_so_many_combinations_and_its_values_about_equally_often() -> None:
+    cases = made([SMALL, LARGE], users="1:8", size_bytes=[1, 2, 3, 4], subset=8)
+    assert len({case.scenario for case in cases}) == 8
+    assert sorted(case.params["users"] for case in cases) == [*range(1, 9)]
+    assert Counter(case.params["size_bytes"] for case in cases) == {1: 2, 2: 2, 3: 2, 4: 2}
+    assert cases == made([SMALL, LARGE], users="1:8", size_bytes=[1, 2, 3, 4], subset=8)
+    assert "subset" not in cases[0].params
+
+
+@pytest.mark.parametrize(("levels", "count"), [((8, 8), 8), ((8, 8, 8), 16), ((2, 8), 8), ((3, 5, 7), 20), ((2, 2), 3)])
+def test_a_subset_is_as_even_as_can_be(levels: tuple[int, ...], count: int) -> None:
+    drawn = draw_subset(levels, count)
+    assert drawn == sorted(set(drawn))
+    every = list(product(*map(range, levels)))
+    for own, size in zip(zip(*(every[at] for at in drawn), strict=True), levels, strict=True):
+        often = Counter(own)
+        assert max(often.values()) - min(often[value] for value in range(size)) <= 1
+
+
+def test_no_workload_has_a_parameter_of_that_name() -> None:
+    assert not [name for name in registry.names("workload") if SUBSET in registry.workload(name).PARAMS]
 
 
 def test_a_design_of_own_values_is_found_again_from_its_session() -> None:

@@ -149,6 +149,33 @@ def test_a_host_that_cannot_be_used_is_found_on_opening(tmp_path: Path, how: str
         pass
 
 
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        (
+            "Host 127.0.0.*\n  HostName 192.0.2.10\n  ProxyJump bastion.example\n",
+            "~/.ssh/config has hostname, proxyjump for it, and is not read: write address, gateway into the inventory.",
+        ),
+        ("Host other\n  User me\n", ""),
+        ("Host *\n  ServerAliveInterval 5\n", ""),
+        ("Match exec true\n  User me\n", ""),
+    ],
+)
+def test_what_openssh_is_told_of_a_host_is_no_part_of_the_inventory_and_said(
+    config: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/config").write_text(config)
+    path = _written(tmp_path, "name: x\nhosts:\n  server: {address: 127.0.0.1, port: 1}\n")
+    with pytest.raises(SiteError, match="server: cannot connect") as caught, open_site(path):
+        pass
+    said = str(caught.value)
+    assert said.endswith(told)
+    assert ("~/.ssh/config" in said) == bool(told)
+    assert "192.0.2.10" not in said
+
+
 @pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="not run: this kernel has no IPv6")
 @pytest.mark.parametrize("address", ["::1", "0:0:0:0:0:0:0:1", "0::0001"])
 def test_a_host_is_reached_by_ipv6_in_every_form(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

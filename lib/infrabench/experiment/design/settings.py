@@ -3,6 +3,8 @@
 Cases of a workload that differ in nothing but in what is set and in amounts of work are one question at several sizes.
 Each combination of values is a case of it, which takes what is not set from the one whose values are nearest: of
 ``threads=1`` and ``threads=4``, ``sysbench-cpu.threads=6`` has the events and rounds of the latter.
+
+Where all combinations would take too long, ``WORKLOAD.subset`` says how many of them are measured.
 """
 
 from __future__ import annotations
@@ -14,9 +16,15 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from infrabench.core import Case, DesignError, Param, unknown_name
 
-MOST_COMBINATIONS = 1000  # of one workload
+MOST_COMBINATIONS = 1000  # of one workload, that are measured
+MOST_TO_DRAW_FROM = 100_000
+SUBSET = "subset"  # stands where a parameter's name would: no workload has one of that name
+COUNT = Param(2, least=2, most=MOST_COMBINATIONS, meaning="how many combinations of values are measured")
+SEED = 20200315  # not that of the session: the same values are the same cases in each
 BINARY = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
 Values = Mapping[str, tuple[Any, ...]]  # of one workload: parameter -> values
 
@@ -33,10 +41,12 @@ def read_settings(
         workload, _, parameter = name.partition(".")
         if workload not in {*workloads} & {*declared}:
             raise unknown_name("workload to set a parameter of", workload, workloads)
-        if parameter not in declared[workload]:
+        if parameter not in (SUBSET, *declared[workload]):
             raise unknown_name(f"parameter of workload {workload!r}", parameter, declared[workload])
-        param = declared[workload][parameter]
+        param = COUNT if parameter == SUBSET else declared[workload][parameter]
         values = tuple(value for each in given for value in param.read(f"parameter {name}", each))
+        if parameter == SUBSET and len(values) > 1:
+            raise DesignError(f"{name} is one number, not {', '.join(map(str, values))}")
         if len({json.dumps(value) for value in values}) < len(values):
             raise DesignError(f"parameter {name} has a value more than once: {', '.join(map(str, values))}")
         read[name] = values
@@ -60,11 +70,9 @@ def apply_settings(
 
 def _combine(cases: Sequence[Case], values: Values, declared: Mapping[str, Param]) -> list[Case]:
     """Return a case for each combination of values, of each question that the cases of a workload ask."""
-    count = math.prod(map(len, values.values()))
-    if count > MOST_COMBINATIONS:
-        raise DesignError(
-            f"{cases[0].workload}: {count} combinations of values; at most {MOST_COMBINATIONS} are measured"
-        )
+    values = dict(values)
+    (subset,) = values.pop(SUBSET, (None,))
+    combinations = _combinations(cases[0].workload, list(values.values()), subset)
     questions: dict[str, list[Case]] = {}
     for case in cases:
         kept = {name: value for name, value in _complete(case, declared).items()
@@ -74,8 +82,54 @@ def _combine(cases: Sequence[Case], values: Values, declared: Mapping[str, Param
     return [
         _at(alike, dict(zip(values, combination, strict=True)), swept, declared)
         for alike in questions.values()
-        for combination in product(*values.values())
+        for combination in combinations
     ]
+
+
+def _combinations(workload: str, several: Sequence[Sequence[Any]], subset: int | None) -> list[tuple[Any, ...]]:
+    """Return the combinations of some parameters' values that are measured: all, or a subset."""
+    count = math.prod(map(len, several))
+    if subset is None and count > MOST_COMBINATIONS:
+        raise DesignError(
+            f"{workload}: {count} combinations of values; at most {MOST_COMBINATIONS} are measured. "
+            f"{workload}.{SUBSET}=24 measures so many of them"
+        )
+    if count > MOST_TO_DRAW_FROM:
+        raise DesignError(
+            f"{workload}: {count} combinations of values; a subset is drawn of {MOST_TO_DRAW_FROM} at most"
+        )
+    if subset is not None and subset >= count:
+        raise DesignError(
+            f"{workload}.{SUBSET}: there are {count} combinations of values, and a subset has fewer, not {subset}"
+        )
+    every = list(product(*several))
+    return every if subset is None else [every[at] for at in draw_subset([len(each) for each in several], subset)]
+
+
+def draw_subset(levels: Sequence[int], count: int) -> list[int]:
+    """Return the places of `count` combinations, in the order in which `itertools.product` has them.
+
+    `levels`: number of values of each parameter. Combinations are taken one after the other, each time one at random of
+    those whose values were taken least often so far. So the values of a parameter come about equally often, and with as
+    many combinations as a parameter has values, each of its values comes once: with two such parameters that is a Latin
+    square's diagonal, with more a Latin hypercube (McKay, Beckman and Conover 1979).
+
+    >>> len(draw_subset([8, 8, 8], 16))
+    16
+    """
+    rng = np.random.default_rng(SEED)
+    at = np.stack(np.unravel_index(rng.permutation(math.prod(levels)), levels))  # in random order, which breaks ties
+    taken = [np.zeros(each) for each in levels]
+    left = np.ones(at.shape[1], dtype=bool)
+    chosen = []
+    for _ in range(count):
+        often = np.sum([times[own] for times, own in zip(taken, at, strict=True)], axis=0)
+        place = int(np.argmin(np.where(left, often, np.inf)))
+        left[place] = False
+        for times, own in zip(taken, at[:, place], strict=True):
+            times[own] += 1
+        chosen.append(int(np.ravel_multi_index(tuple(at[:, place]), tuple(levels))))
+    return sorted(chosen)
 
 
 def _at(alike: Sequence[Case], chosen: Mapping[str, Any], swept: Sequence[str], declared: Mapping[str, Param]) -> Case:

@@ -116,6 +116,31 @@ def compare_tools(versions: Mapping[str, Mapping[str, str]]) -> list[str]:
     return found
 
 
+def describe_speed(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a sentence for each setting of a host that lets the speed of its processors or memory wander.
+
+    `hosts`: by name, what each says of itself (`collect.of_host`); what it does not say is not judged.
+
+    >>> describe_speed({"server": {"power": {"boost": "1"}}})
+    ['server: turbo is on: how fast a core is hangs on how warm it is and on what the others do']
+    """
+    found = list[str]()
+    for name, facts in hosts.items():
+        power, machine, nodes = ((facts.get(key) or {}) for key in ("power", "machine", "numa"))
+        if (governor := power.get("governor")) not in (None, "performance"):
+            found.append(f"{name}: its governor is {governor}, with which a clock rate follows the load of before")
+        if power.get("boost") == "1" or power.get("intel_no_turbo") == "0":
+            found.append(f"{name}: turbo is on: how fast a core is hangs on how warm it is and on what the others do")
+        if machine.get("smt") == "on":
+            found.append(f"{name}: two of its processors share a core (SMT): a thread's speed hangs on its neighbour")
+        if len(nodes) > 1:
+            lists = ", ".join(nodes.values())
+            found.append(
+                f"{name}: it has {len(nodes)} memory nodes (processors {lists}): memory is near or far by chance"
+            )
+    return found
+
+
 def check_ledger(folder: Path, need: int) -> None:
     """Raise `LedgerError` when `folder` cannot be written to, `SiteError` when its disk has less than `need` bytes."""
     here = next(each for each in (folder, *folder.resolve().parents) if each.exists())

@@ -213,7 +213,11 @@ def carry_out(
                 content = contents.collect_contents(
                     site, fleet.deployments, roles, contents.tools_by_role(ready.workloads)
                 )
-                collect.store(stored, site, fleet.deployments, ready.tools, untested, fleet.evidence, suite, content)
+                hosts = collect.store(
+                    stored, site, fleet.deployments, ready.tools, untested, fleet.evidence, suite, content
+                )
+                for sentence in preflight.describe_speed(hosts) if first else ():
+                    log.warning("%s (docs/own-hosts.md, 4)", sentence)
                 if first:
                     blocks.add_promised(stored, ready.design)
                     blocks.discard_interrupted(stored, study, ready.design)

@@ -70,8 +70,10 @@ def store(
     stored: SessionFolder, site: Site, deployments: Mapping[str, Deployment], tools: Mapping[str, Mapping[str, str]],
     untested: Mapping[str, Mapping[str, str]], evidence: Mapping[str, str], suite: Mapping[str, Any],
     content: Mapping[str, Any],
-) -> None:  # fmt: skip
-    """Store what hosts, deployments, site and suite say; when a session goes on, compare them with its start first.
+) -> dict[str, dict[str, Any]]:  # fmt: skip
+    """Store what hosts, deployments, site and suite say, and return what hosts say, by name.
+
+    When a session goes on, they are compared with its start first.
 
     `tools` and `untested` are by system and workload: the tool's version, and what is said of one whose output no test
     has. `evidence`: system that could not run -> what it left to say; it becomes ``not-run.json``, line by line.
@@ -86,7 +88,8 @@ def store(
         *site.hosts.values(),
         *(each.targets["server"].host for each in deployments.values() if "release" in each.facts),
     ]
-    found: dict[str, Any] = {name: of_host(host) for name, host in {each.name: each for each in hosts}.items()}
+    of_hosts = {name: of_host(host) for name, host in {each.name: each for each in hosts}.items()}
+    found: dict[str, Any] = {**of_hosts}
     found[DEPLOYMENTS] = {
         name: {
             "facts": json.loads(canonical(each.facts)),
@@ -116,6 +119,7 @@ def store(
         path = f"provenance/{name}{f'.resumed-{number}' if number else ''}.json"
         if not (folder / path).exists():
             stored.append_file(path, (json.dumps(data, indent=1, sort_keys=True) + "\n").encode())
+    return of_hosts
 
 
 def check_unchanged(name: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import shlex
 import socket
@@ -41,6 +42,12 @@ PASSED_ON = frozenset({
     "DOCKER_TLS_VERIFY", "LXD_DIR", "LXD_CONF",
 })  # fmt: skip
 OWN = "INFRABENCH_"
+# What OpenSSH's file of a user may say of a host, and what an inventory calls it.
+SSH_CONFIG = "~/.ssh/config"
+CONFIGURED = {
+    "hostname": "address", "user": "user", "port": "port", "identityfile": "key", "proxyjump": "gateway",
+    "proxycommand": "gateway",
+}  # fmt: skip
 
 
 def run_checked(
@@ -164,6 +171,25 @@ def _open_pipes(child: subprocess.Popen[bytes]) -> LineStream:
     return LineStream(lambda data: (stdin.write(data), stdin.flush()), receive)
 
 
+def _describe_ssh_config(address: str) -> str:
+    """Return a sentence on what OpenSSH is told of a host and an inventory has to say itself; empty without any.
+
+    Only keys are named: errors end up in notebooks, and values are addresses.
+    """
+    path = Path(SSH_CONFIG).expanduser()
+    try:
+        text = path.read_text(encoding="utf-8")
+        # Whether a `Match` holds may take a command, which is not ours to run.
+        found = {} if re.search(r"(?im)^\s*match\s", text) else paramiko.SSHConfig.from_text(text).lookup(address)
+    except (OSError, ValueError, paramiko.SSHException):
+        return ""
+    keys = [key for key in CONFIGURED if key in found and (key != "hostname" or found[key] != address)]
+    if not keys:
+        return ""
+    own = ", ".join(dict.fromkeys(CONFIGURED[key] for key in keys))
+    return f" {SSH_CONFIG} has {', '.join(keys)} for it, and is not read: write {own} into the inventory."
+
+
 class SSHHost:
     """A machine reached over one SSH connection that Fabric opens; its host key must be known."""
 
@@ -207,11 +233,13 @@ class SSHHost:
                 )
                 raise SiteError(f"{self.name}: its host key changed: {self._said(error)}. {hint}") from error
             except paramiko.AuthenticationException as error:
-                raise SiteError(f"{self.name}: login refused: {self._said(error)}. Check user and key.") from error
+                hint = f"Check user and key.{_describe_ssh_config(self.address)}"
+                raise SiteError(f"{self.name}: login refused: {self._said(error)}. {hint}") from error
             except (paramiko.SSHException, OSError, EOFError, ValueError) as error:  # ValueError: a key that is none
                 hint = "Is its key in the known-hosts file?" if "not found in known_hosts" in str(error) else (
                     "Check address, port, key and whether the host is up."
                 )  # fmt: skip
+                hint += _describe_ssh_config(self.address)
                 raise SiteError(f"{self.name}: cannot connect: {self._said(error)}. {hint}") from error
             transport = self._connection.transport
             transport.set_keepalive(KEEPALIVE_S)

@@ -34,6 +34,7 @@ def test_there_are_figures_of_every_recorded_study() -> None:
         "racks": "racks-containers",
         "versions": "containers",
         "engines": "containers",
+        "debian12": "containers",
     }
     assert {path.parent.name for path in CARS} >= {called.get(name, name) for name in studies} | {"published"}
 
