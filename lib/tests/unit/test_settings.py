@@ -208,7 +208,7 @@ def test_a_subset_is_as_even_as_can_be(levels: tuple[int, ...], count: int) -> N
 
 
 def test_no_workload_has_a_parameter_of_that_name() -> None:
-    assert not [name for name in registry.names("workload") if SUBSET in registry.workload(name).PARAMS]
+    assert not [name for name in registry.names("workloads") if SUBSET in registry.workload(name).PARAMS]
 
 
 def test_a_design_of_own_values_is_found_again_from_its_session() -> None:
