@@ -7,10 +7,13 @@ protocol. Of others it has nothing to serve: their volume is asked for over NBD 
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import socket
 import subprocess
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from . import block, ceph, daemons
@@ -100,13 +103,27 @@ def watch(config: Config, argv: Sequence[str]) -> int:
             # Without it what is written to files ends in an error, and nothing waits in the kernel.
             with contextlib.suppress(StoreError):
                 daemons.kill(config, block.FUSE)
-            child.kill()
+            for pid in _descendants(child.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(timeout=END_S)
             raise StoreError(
                 f"the network between client and store is gone, or the store: nothing has answered at {config.address} "
                 f"for {GONE_S:.0f} s"
             )
+
+
+def _descendants(pid: int) -> list[int]:
+    """Return a process and all that come from it: fio's jobs are processes of their own, and outlive it."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = [pid]
+    for each in found:
+        found += [one for one, parent in parents.items() if parent == each]
+    return found
 
 
 def _reaches(config: Config) -> bool:
