@@ -193,7 +193,8 @@ def describe_change(row: Any) -> str:
 def describe_history(found: History) -> Iterator[str]:
     """Yield what the history says in sentences: sessions, breaks, what cannot be told yet, and what was left out."""
     first, last = (time[:10] for time in (found.times[0], found.times[-1]))
-    yield f"{found.study}: {len(found.sessions)} sessions, from {first} to {last}, in {len(found.series)} series."
+    count = f"{len(found.sessions)} session{'s' if len(found.sessions) > 1 else ''}"
+    yield f"{found.study}: {count}, from {first} to {last}, in {len(found.series)} series."
     yield from (f"Break at {found.sessions[b.at]} ({found.times[b.at][:10]}): {b.text}." for b in found.breaks)
     for note, rows in found.series[found.series["note"] != ""].groupby("note", sort=False):
         names = [" ".join(map(str, row)) for row in rows[CELL].to_numpy()]
