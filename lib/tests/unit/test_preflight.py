@@ -18,7 +18,7 @@ STEADY: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"power": {"governor": "powersave"}}, "its governor is powersave"),
+        ({"power": {"governor": "powersave"}}, "the governor is powersave"),
         ({"power": {"governor": "performance", "boost": "1"}}, "turbo is on"),
         ({"power": {"intel_no_turbo": "0"}}, "turbo is on"),
         ({"machine": {"smt": "on"}}, "share a core"),
@@ -35,3 +35,9 @@ def test_what_a_host_does_not_say_is_not_judged() -> None:
     assert (
         describe_speed({"server": STEADY, "client": {}, "other": {"power": None, "machine": None, "numa": None}}) == []
     )
+
+
+def test_hosts_of_which_the_same_is_said_share_a_sentence() -> None:
+    turbo = STEADY | {"power": {"boost": "1"}}
+    (sentence,) = describe_speed({"server": turbo, "client": turbo})
+    assert sentence.startswith("server, client: turbo is on")

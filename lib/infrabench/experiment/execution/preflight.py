@@ -117,28 +117,29 @@ def compare_tools(versions: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 
 def describe_speed(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return a sentence for each setting of a host that lets the speed of its processors or memory wander.
+    """Return a sentence for each setting of hosts that lets the speed of their processors or memory wander.
 
     `hosts`: by name, what each says of itself (`collect.of_host`); what it does not say is not judged.
 
     >>> describe_speed({"server": {"power": {"boost": "1"}}})
     ['server: turbo is on: how fast a core is hangs on how warm it is and on what the others do']
     """
-    found = list[str]()
+    found: dict[str, list[str]] = {}
     for name, facts in hosts.items():
         power, machine, nodes = ((facts.get(key) or {}) for key in ("power", "machine", "numa"))
+        said = list[str]()
         if (governor := power.get("governor")) not in (None, "performance"):
-            found.append(f"{name}: its governor is {governor}, with which a clock rate follows the load of before")
+            said.append(f"the governor is {governor}, with which a clock rate follows the load of before")
         if power.get("boost") == "1" or power.get("intel_no_turbo") == "0":
-            found.append(f"{name}: turbo is on: how fast a core is hangs on how warm it is and on what the others do")
+            said.append("turbo is on: how fast a core is hangs on how warm it is and on what the others do")
         if machine.get("smt") == "on":
-            found.append(f"{name}: two of its processors share a core (SMT): a thread's speed hangs on its neighbour")
+            said.append("processors share a core (SMT): the speed of a thread hangs on its neighbour")
         if len(nodes) > 1:
             lists = ", ".join(nodes.values())
-            found.append(
-                f"{name}: it has {len(nodes)} memory nodes (processors {lists}): memory is near or far by chance"
-            )
-    return found
+            said.append(f"there are {len(nodes)} memory nodes (processors {lists}): memory is near or far by chance")
+        for sentence in said:
+            found.setdefault(sentence, []).append(name)
+    return [f"{', '.join(names)}: {sentence}" for sentence, names in found.items()]
 
 
 def check_ledger(folder: Path, need: int) -> None:
