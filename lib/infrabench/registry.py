@@ -99,10 +99,11 @@ def metric_kinds(workload_name: str) -> Mapping[str, MetricKind]:
     """Return metric -> kind as a workload declares it.
 
     Empty where it declares nothing, and where its plug-in is not at hand or cannot be imported: a session recorded
-    elsewhere can still be read. ``web (code 2)``, as trials of another code are called, is of the kinds of ``web``.
+    elsewhere can still be read. ``web (code 2)``, as trials of another code are called, is of the kinds of ``web``, and
+    so is ``web, 1000 users``, a scenario of it.
     """
     try:
-        plain = workload_name.partition(" (code ")[0]
+        plain = workload_name.partition(" (code ")[0].partition(", ")[0]
         return cast(Mapping[str, MetricKind], getattr(workload(plain), "METRICS", {}))
     except (DesignError, ImportError):
         return {}

@@ -5,6 +5,9 @@ does not report; loss at rates that are stated; CPU time by byte beside its shar
 Multus' second interface, services and policies; and two points of reference, the nodes themselves (`host`) and a bridge
 that joins the pods of one node only (`bridge`). A scenario that a system has no place for is left out for that system.
 
+The profile `factors` asks what a CNI's options change: routes in place of VXLAN (`-direct`), kube-proxy by nftables in
+place of iptables (`-nftables`), no kube-proxy at all (`cilium-kpr`); and whether they change both CNIs alike.
+
 A scenario is named ``PROTOCOL WAY PLACEMENT``; without a way it is the first interface of a pod that Multus made, each
 end on a processor of its own (``free``: where the scheduler puts it; ``one-cpu``: both on one, which shows the length
 of the path with the least noise). The mean of the round trip is the primary one: netperf's percentiles are whole
@@ -25,6 +28,7 @@ NODE, NODES = "same-node", "two-nodes"
 WAYS: dict[str, dict[str, Any]] = {
     "": {}, "second": {"interface": "second"}, "service": {"interface": "service"}, "plain": {"multus": False},
     "policy": {"policy": True}, "free": {"cpus": "free"}, "one-cpu": {"cpus": "one"},
+    "service one-cpu": {"interface": "service", "cpus": "one"},
 }  # fmt: skip
 RATES = {"100M": 100 * MBIT, "1G": 1000 * MBIT, "max": 0}  # what UDP offers, bit/s; 0: as much as it can
 AROUND_S = 0.75  # readings, server and commands around a tool
@@ -44,6 +48,10 @@ def _udp(place: str, rate: str, *, seconds: int = 1, omit_s: int = 0) -> Case:
 
 def _rr(protocol: str, place: str, way: str = "", *, seconds: int = 1) -> Case:
     return _case("netperf", f"{protocol}_rr", place, way, seconds, test=f"{protocol.upper()}_RR", seconds=seconds)
+
+
+def _crr(place: str, way: str, *, seconds: int = 1) -> Case:
+    return _case("netperf", "tcp_crr", place, way, seconds, test="TCP_CRR", seconds=seconds)
 
 
 def _case(workload: str, name: str, place: str, way: str, took: float, **given: Any) -> Case:
@@ -86,6 +94,23 @@ QUICK = Profile(
         *PODS,
     ),
 )
+# What a CNI can be told to do, one option at a time: what is joined how, and who leads to services. A new connection is
+# where the latter is paid for; a stream pays once.
+FACTORS = Profile(
+    blocks=12,
+    deployments=6,
+    systems=(
+        "flannel", "flannel-direct", "flannel-nftables",
+        "cilium", "cilium-direct", "cilium-nftables", "cilium-kpr",
+    ),
+    cases=(
+        _tcp(NODES),
+        _tcp(NODES, "service"),
+        _rr("tcp", NODES, "one-cpu"),
+        _crr(NODES, "one-cpu"),
+        _crr(NODES, "service one-cpu"),
+    ),
+)  # fmt: skip
 LONG = {"seconds": 30, "omit_s": 5}
 PAPER = Profile(
     blocks=30,
@@ -106,7 +131,7 @@ STUDY = Study(
     title="What does Cilium cost or save, compared with Flannel, under Multus?",
     baseline="flannel",
     systems=("flannel", "cilium", "bridge", "host"),
-    profiles={"smoke": SMOKE, "quick": QUICK, "paper": PAPER},
+    profiles={"smoke": SMOKE, "quick": QUICK, "factors": FACTORS, "paper": PAPER},
     # Of one pod. No CPU list: what a CNI does is done by the nodes' kernel and daemons, outside any pod.
     limits=Limits(memory_bytes=512 * MIB),
     primary=(("iperf3", "throughput_bit_per_s"), ("netperf", "latency_mean_s"), ("iperf3", "cpu_s_per_B")),

@@ -1,10 +1,11 @@
-"""netperf: round-trip latency (``TCP_RR``, ``UDP_RR``) and throughput (``TCP_STREAM``) of one connection.
+"""netperf: round-trip latency (``TCP_RR``, ``UDP_RR``), with a connection each (``TCP_CRR``), and throughput.
 
 In ``TCP_RR`` and ``UDP_RR`` the client sends ``request_bytes``, waits for ``response_bytes`` and asks again, for
 ``seconds``. Metrics: ``transactions_per_s``, ``latency_mean_s`` and percentiles ``latency_p50_s``, ``latency_p90_s``,
-``latency_p99_s`` of the time from request to answer. netperf tells percentiles in whole microseconds, cut off, so
-differences below that are not seen in them; they are in the mean. Metric of ``TCP_STREAM``: ``throughput_bit_per_s``,
-payload that the server received.
+``latency_p99_s`` of the time from request to answer; in ``TCP_CRR`` every request has a connection of its own, and
+the time is that from its opening to its end. netperf tells percentiles in whole microseconds, cut off, so
+differences below that are not seen in them; they are in the mean. Metric of ``TCP_STREAM``, of one connection:
+``throughput_bit_per_s``, payload that the server received.
 
 ``port`` is that of control, ``data_port`` that of the data: fixed, since a service forwards no others. `_network`
 describes the path parameters. netperf never sends a lost datagram again and waits until the end: then the rate does not
@@ -26,7 +27,7 @@ VERSION = ("netperf", "-V"), r"^Netperf version (\S+)$"
 TOOL = "netperf"
 READS = ("2.7.0", "2.7.1")
 SERVER = "netserver"
-PROTOCOLS = {"TCP_RR": "TCP", "UDP_RR": "UDP", "TCP_STREAM": "TCP"}
+PROTOCOLS = {"TCP_RR": "TCP", "UDP_RR": "UDP", "TCP_CRR": "TCP", "TCP_STREAM": "TCP"}
 PARAMS = {
     **_network.PATH,
     "test": Param("TCP_RR", choices=tuple(PROTOCOLS), meaning="netperf's test"),
@@ -36,11 +37,14 @@ PARAMS = {
     "port": Param(12865, least=1, most=65535, meaning="port of control"),
     "data_port": Param(12866, least=1, most=65535, meaning="port of the data, another one"),
 }
-NAMES = {"TCP_RR": "TCP REQUEST/RESPONSE", "UDP_RR": "UDP REQUEST/RESPONSE", "TCP_STREAM": "TCP STREAM"}
+NAMES = {
+    "TCP_RR": "TCP REQUEST/RESPONSE", "UDP_RR": "UDP REQUEST/RESPONSE", "TCP_CRR": "TCP Connect/Request/Response",
+    "TCP_STREAM": "TCP STREAM",
+}  # fmt: skip
 COMMON = ("PROTOCOL", "DIRECTION", "ELAPSED_TIME", "THROUGHPUT", "THROUGHPUT_UNITS", "REMOTE_BYTES_RECVD")
 LATENCIES = {"mean": "MEAN_LATENCY", "p50": "P50_LATENCY", "p90": "P90_LATENCY", "p99": "P99_LATENCY"}
 RR = (*COMMON, "REQUEST_SIZE", "RESPONSE_SIZE", *LATENCIES.values(), "MIN_LATENCY", "MAX_LATENCY")
-KEYS = {"TCP_RR": RR, "UDP_RR": RR, "TCP_STREAM": COMMON}  # of the output, by test
+KEYS = {"TCP_RR": RR, "UDP_RR": RR, "TCP_CRR": RR, "TCP_STREAM": COMMON}  # of the output, by test
 MICROSECOND = 1e-6
 TIME_S = 0.005  # ELAPSED_TIME has two decimals
 SLACK = 0.1  # largest share by which the time may miss what was asked
@@ -111,6 +115,7 @@ def read(output: str, params: Params, address: str, late_s: float = 0.0) -> tupl
         raise ParseError(TOOL, f"it ran {elapsed_s:g} s of {params['seconds']} s", output)
     if test == "TCP_STREAM":
         return _stream(told, elapsed_s)
+    equal(TOOL, "direction", told["DIRECTION"], "Connect|Send|Recv" if test == "TCP_CRR" else "Send|Recv")
     return _transactions(params, told, elapsed_s, crowded=late_s > 0)
 
 
@@ -128,7 +133,6 @@ def _transactions(
 ) -> tuple[Measurements, Amount]:
     """Return rate and latencies; `crowded`: many wait for a processor, netperf's own beginning and end included."""
     equal(TOOL, "unit", told["THROUGHPUT_UNITS"], "Trans/s")
-    equal(TOOL, "direction", told["DIRECTION"], "Send|Recv")
     for key, name in (("REQUEST_SIZE", "request_bytes"), ("RESPONSE_SIZE", "response_bytes")):
         equal(TOOL, name, _value(told, key), float(params[name]))
     rate = positive(TOOL, "rate", _value(told, "THROUGHPUT"))

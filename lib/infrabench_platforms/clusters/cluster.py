@@ -85,11 +85,14 @@ class Cluster:
     machines: Machines | None = None
 
 
-def bring_up(machines: Machines, runtime: str = "containerd", handlers: Sequence[str] = ("runc",)) -> Cluster:
+def bring_up(
+    machines: Machines, runtime: str = "containerd", handlers: Sequence[str] = ("runc",),
+    proxy: str = workers.IPTABLES,
+) -> Cluster:  # fmt: skip
     """Return a new cluster on `machines`, its nodes registered and waiting for a CNI: a worker for each of their hosts.
 
     Every worker has the high-level runtime `runtime` (`runtimes.RUNTIMES`) with these handlers (`runtimes.HANDLERS`),
-    the first of them for pods without a runtime class.
+    the first of them for pods without a runtime class; `proxy`: see `workers.join`.
     Raises `NotRunnable` when a worker lacks what one of them needs, `ProvisionError` with the end of the log of what
     did not start.
     """
@@ -108,7 +111,7 @@ def bring_up(machines: Machines, runtime: str = "containerd", handlers: Sequence
 
         def join(name: str) -> Worker:
             worker = workers.prepare(name, machines, runtime, handlers)
-            workers.join(worker, plane.result())
+            workers.join(worker, plane.result(), proxy)
             return worker
 
         members = tuple(parallel.collect_results([pool.submit(join, name) for name in names]))

@@ -6,18 +6,22 @@ Multus is the node's CNI that delegates to the cluster's own, and adds second in
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from infrabench.core import Machines, NotRunnable
 from infrabench.machines.hosts import parallel
+from infrabench_platforms.clusters import workers
 from infrabench_platforms.clusters.cluster import Cluster, bring_up, wait_ready
 from infrabench_platforms.clusters.hosts import push, script
 from infrabench_platforms.clusters.runtimes import CNI_BIN, CNI_CONFIG, PLAIN_CONFIG
 from infrabench_platforms.clusters.workers import Worker
 
-HAS_VXLAN = "unshare -n ip link add name probe type vxlan id 1 dstport 0"
-NO_VXLAN = "the kernel has no VXLAN devices; load the module vxlan, or take a kernel with CONFIG_VXLAN"
+NEEDS_VXLAN = (
+    "unshare -n ip link add name probe type vxlan id 1 dstport 0",
+    "the kernel has no VXLAN devices; load the module vxlan, or take a kernel with CONFIG_VXLAN",
+)
 MULTUS = {
     "cniVersion": "0.3.1", "name": "multus-cni-network", "type": "multus", "clusterNetwork": "",
     "kubeconfig": "/etc/kubernetes/network.conf", "capabilities": {"portMappings": True}, "logLevel": "error",
@@ -33,17 +37,22 @@ class CNI:
     name: str
     parts: tuple[str, ...]  # that its machines have to have (see `Site.machines`)
     config: str  # the file that `install` leaves in `PLAIN_CONFIG` on every worker
-    overlay: str  # the device that encapsulates on a node (empty: none)
-    encapsulation: str
-    service: str
     install: Callable[[Cluster], None]
     # Of a cluster that was found: None where this CNI joins it, or what says that it does not.
     installed: Callable[[Cluster], str | None]
+    overlay: str = ""  # the device that encapsulates on a node (empty: none)
+    encapsulation: str = "none"
     joins_nodes: bool = True
     enforces: bool = False  # network policies
+    proxy: str = workers.IPTABLES  # kube-proxy's mode; empty: there is none, and the CNI leads to services itself
+    programs: tuple[tuple[str, str], ...] = ()  # that its workers need beside every CNI's, each with its Debian package
     needs: tuple[tuple[str, str], ...] = ()  # shell tests that must hold on a worker, each with what to do else
     # Its unit on a worker, and the Go module whose version is the CNI's (none: it is no program of its own).
     program: tuple[str, str] | None = None
+
+
+# Of a CNI that differs from another by kube-proxy's mode.
+BY_NFTABLES: Mapping[str, Any] = {"proxy": workers.NFTABLES, "programs": (("nft", "nftables"),)}
 
 
 def standing(
@@ -57,7 +66,7 @@ def standing(
     Raises `NotRunnable` when a worker lacks what the CNI needs, `ProvisionError` with the reason when one fails.
     """
     wanted = tuple(dict.fromkeys((*handlers, "plain"))) if multus else tuple(handlers)
-    cluster = bring_up(machines, runtime, wanted)
+    cluster = bring_up(machines, runtime, wanted, cni.proxy)
     for worker in cluster.workers:
         for test, remedy in cni.needs:
             if not worker.host.run(("sh", "-c", test), timeout_s=20).ok:

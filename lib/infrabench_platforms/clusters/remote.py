@@ -23,6 +23,7 @@ from infrabench.core import CommandFailed, Host, InfrabenchError, Machines, NotR
 from infrabench.machines import host_cache
 from infrabench.machines.hosts import parallel
 from infrabench.machines.hosts.host import SSHHost, run_checked
+from infrabench_platforms.clusters.control import POD_NET
 from infrabench_platforms.clusters.hosts import script
 
 STORE = host_cache.FOLDER
@@ -158,7 +159,7 @@ def give_back(host: Host) -> list[str]:
 
     Does nothing on a machine that is not borrowed.
     """
-    return script(host, _GIVE_BACK, NOTE, STORE, *FOLDERS, timeout_s=STEP_S).splitlines()
+    return script(host, _GIVE_BACK, NOTE, STORE, POD_NET, *FOLDERS, timeout_s=STEP_S).splitlines()
 
 
 def bring(host: SSHHost, folders: Mapping[str, Path], say: Say = log.info) -> None:

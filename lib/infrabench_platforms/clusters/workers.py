@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from infrabench.core import Machines, NotRunnable, unknown_name
+from infrabench.machines.hosts.host import run_checked
 from infrabench_platforms.clusters import kata
 from infrabench_platforms.clusters.control import POD_NET, ControlPlane
-from infrabench_platforms.clusters.hosts import push, script, start, unit
+from infrabench_platforms.clusters.hosts import PREFIX, push, script, start, unit
 from infrabench_platforms.clusters.runtimes import (
     CNI_BIN,
     CNI_CONFIG,
@@ -23,6 +24,8 @@ from infrabench_platforms.clusters.runtimes import (
 )
 
 KUBELET_CONFIG = "/etc/kubernetes/kubelet.yaml"
+IPTABLES, NFTABLES = "iptables", "nftables"  # kube-proxy's modes
+PROXY_ASK = ("curl", "--silent", "--show-error", "--fail", "http://127.0.0.1:10249/proxyMode")
 MAX_PODS = 110  # on a worker: kubelet's own default
 # Brings the folders in order: $1 of the CNI's programs, then others.
 _NET = """
@@ -73,24 +76,37 @@ def prepare(name: str, machines: Machines, runtime: str = "containerd", names: S
     return replace(worker, handlers=read_versions(worker))
 
 
-def join(worker: Worker, plane: ControlPlane) -> None:
-    """Start kubelet and kube-proxy: the node then registers itself, and is Ready once it has a CNI."""
+def join(worker: Worker, plane: ControlPlane, proxy: str = IPTABLES) -> None:
+    """Start kubelet and kube-proxy: the node then registers itself, and is Ready once it has a CNI.
+
+    `proxy` is kube-proxy's mode; empty: none is started, and whoever leads to services is another.
+    """
     kubernetes, name, home = worker.machines.tools["kubernetes"], worker.name, "/etc/kubernetes"
     files = {
         f"{home}/kubelet.conf": plane.kubeconfigs[f"kubelet-{name}"],
-        f"{home}/kube-proxy.conf": plane.kubeconfigs["kube-proxy"],
         f"{home}/network.conf": plane.kubeconfigs["network"],
         f"{home}/ca.crt": plane.ca,
         KUBELET_CONFIG: json.dumps(_kubelet(worker.runtime)),
-        f"{home}/kube-proxy.yaml": json.dumps(_proxy(name)),
         **unit("kubelet", (
             f"{kubernetes}/kubelet", f"--config={KUBELET_CONFIG}", f"--kubeconfig={home}/kubelet.conf",
             f"--node-ip={worker.host.address}", f"--hostname-override={name}", "--v=1",
         )),
-        **unit("kube-proxy", (f"{kubernetes}/kube-proxy", f"--config={home}/kube-proxy.yaml")),
     }  # fmt: skip
+    if proxy:
+        files |= {
+            f"{home}/kube-proxy.conf": plane.kubeconfigs["kube-proxy"],
+            f"{home}/kube-proxy.yaml": json.dumps(_proxy(name, proxy)),
+            **unit("kube-proxy", (f"{kubernetes}/kube-proxy", f"--config={home}/kube-proxy.yaml")),
+        }
     push(worker.host, files)
-    start(worker.host, "kubelet", "kube-proxy")
+    start(worker.host, "kubelet", *(["kube-proxy"] if proxy else []))
+
+
+def read_proxy(worker: Worker) -> str:
+    """Return the mode that kube-proxy says it is in on a node; empty where none is running."""
+    if not worker.host.run(("systemctl", "is-active", "--quiet", f"{PREFIX}kube-proxy"), timeout_s=20).ok:
+        return ""
+    return run_checked(worker.host, PROXY_ASK, timeout_s=20).strip()
 
 
 def _kubelet(runtime: Runtime) -> dict[str, object]:
@@ -114,9 +130,9 @@ def _kubelet(runtime: Runtime) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _proxy(name: str) -> dict[str, object]:
+def _proxy(name: str, mode: str) -> dict[str, object]:
     return {
-        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration", "mode": "iptables",
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration", "mode": mode,
         "clientConnection": {"kubeconfig": "/etc/kubernetes/kube-proxy.conf"}, "clusterCIDR": POD_NET,
         "hostnameOverride": name, "oomScoreAdj": 0, "metricsBindAddress": "127.0.0.1:10249",
         # Sizes of the connection table belong to the whole machine: 0 leaves them as they are.

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from infrabench.core import CommandFailed, Deployment, DeploySpec, Host, NotRunnable, ProvisionError, Site, Target
+from infrabench.core import CommandFailed, Deployment, DeploySpec, Host, NotRunnable, ProvisionError, Site, Target, wait
 from infrabench_platforms.clusters import hosts, pods, remote, workers
 from infrabench_platforms.clusters.cluster import Cluster, Kubectl, list_programs, make_resume
 from infrabench_platforms.clusters.cni import CNI, standing
@@ -22,6 +22,7 @@ from infrabench_platforms.systems import _namespace
 OWN = "a cluster of its own: one control node, two workers"
 FLOW_PORT = 5201
 PROBE_BYTES = 32_000_000  # the client ends with the last megabytes still on their way
+SERVICE_S = 20.0
 ALLOWED_S = 20.0  # a policy takes effect a moment after its pod has come
 NO_WAY = b"unable to connect"  # what iperf3 says when its packets are dropped or refused, and for nothing else
 LISTEN = ("sh", "-c", 'iperf3 -s -D -p "$1" -I /tmp/infrabench-flow.pid && sleep 0.2', "sh", str(FLOW_PORT))
@@ -46,29 +47,31 @@ _REMOVE = '"$@" --timeout=30s >/dev/null || { "$@" --force --grace-period=0 --ti
 log = logging.getLogger(__name__)
 
 
-def system(cni: CNI) -> tuple[Callable[[Site], str | None], Callable[[Site, DeploySpec], Any]]:
-    """Return `supported` and `deploy` of a system that is this CNI: what a system's file has to have."""
+@dataclass(frozen=True, slots=True)
+class System:
+    """The system that is a CNI, as the file of a CNI has it in its `FAMILY`.
 
-    def supported(site: Site) -> str | None:
+    >>> FAMILY = {"wire": _cni.System(cni.CNI(name="wire", ...))}
+    """
+
+    CNI: CNI  # (as a module has it)
+
+    @property
+    def NEEDS(self) -> dict[str, dict[str, str]]:  # noqa: N802 (as a module of a system has it)
+        """Programs that the machines of a cluster with this CNI need -> Debian package, by role."""
+        every = remote.programs((*self.CNI.parts, workers.parts("containerd")[0]))
+        worker = {**every, **dict(self.CNI.programs)}
+        return {"control": every, "worker1": worker, "worker2": worker}
+
+    def supported(self, site: Site) -> str | None:
         """Return None, or why the site has no place for a cluster; what its hosts lack is found when they are there."""
         if site.kind == "local":
             return "a CNI needs three hosts: take site lab, an inventory with machines, or a kubeconfig"
         return None
 
-    def deploy(site: Site, spec: DeploySpec) -> AbstractContextManager[Deployment]:
+    def deploy(self, site: Site, spec: DeploySpec) -> AbstractContextManager[Deployment]:
         """Return the pods of a new cluster with this CNI, or of the cluster that the site's kubeconfig leads to."""
-        return (_deploy_in_existing if site.kind == "kubeconfig" else _deploy)(site, spec, cni)
-
-    return supported, deploy
-
-
-def needs(cni: CNI, **others: str) -> dict[str, dict[str, str]]:
-    """Return the programs that the machines of a cluster with this CNI need -> Debian package, by role.
-
-    `others` are those of its workers that no other CNI needs.
-    """
-    every = remote.programs((*cni.parts, workers.parts("containerd")[0]))
-    return {"control": every, "worker1": {**every, **others}, "worker2": {**every, **others}}
+        return (_deploy_in_existing if site.kind == "kubeconfig" else _deploy)(site, spec, self.CNI)
 
 
 @contextmanager
@@ -115,7 +118,7 @@ def _populated(cluster: Cluster, spec: DeploySpec, cni: CNI, image: str) -> Depl
     targets = find_targets(cluster, cni, spec, image, _namespace.running(cluster.kubectl))
     _check_limits(targets, spec)
     capabilities = verify_network(cni.name, targets, enforces=cni.enforces, joins_nodes=cni.joins_nodes)
-    facts = _facts(cluster, cni, spec, image, targets, capabilities)
+    facts = _facts(cluster, cni, spec, image, targets, {**capabilities, "service": _find_service(cluster, cni)})
     return Deployment(cni.name, targets, facts, programs=list_programs(cluster))
 
 
@@ -231,7 +234,7 @@ def _facts(
         "versions": versions,
         "image": image,
         "nodes": nodes,
-        "network": f"{cni.encapsulation} over the nodes' bridge" if cni.overlay else "a bridge on each node",
+        "network": _network(cni),
         "limits": {"memory_bytes": spec.limits.memory_bytes},
         "not_controlled": [] if cluster.machines else [
             "other pods and tenants of the cluster", "kernel and sysctl settings", "version and options of the CNI",
@@ -239,13 +242,32 @@ def _facts(
         ],
         "capabilities": {
             "encapsulation": cni.encapsulation,
-            "service": cni.service if cluster.machines else "as the cluster has it",
             "multus": versions.get("multus", "as the cluster has it"),
             "second_interface": "macvlan" if has_second else "none",
             **capabilities,
         },
         "cgroups": [],
     }  # fmt: skip
+
+
+def _network(cni: CNI) -> str:
+    if not cni.joins_nodes:
+        return "a bridge on each node"
+    return f"{cni.encapsulation} over the nodes' bridge" if cni.overlay else "routes over the nodes' bridge"
+
+
+def _find_service(cluster: Cluster, cni: CNI) -> str:
+    """Return what leads to services, as every node says; `ProvisionError` where a node says another thing than asked.
+
+    Where no kube-proxy runs, it can only be the CNI: that a service leads to its pod is seen by a flow.
+    """
+    for worker in cluster.workers:
+        if (found := workers.read_proxy(worker)) != cni.proxy:
+            said, wanted = (f"kube-proxy in mode {mode}" if mode else "no kube-proxy" for mode in (found, cni.proxy))
+            raise ProvisionError(f"{cni.name}: {worker.name} has {said}, where there should be {wanted}")
+    if not cluster.workers:
+        return "as the cluster has it"
+    return f"kube-proxy ({cni.proxy})" if cni.proxy else "the CNI itself, no kube-proxy"
 
 
 def _find_version(cluster: Cluster, cni: CNI) -> str | None:
@@ -258,9 +280,11 @@ def _find_version(cluster: Cluster, cni: CNI) -> str | None:
 def verify_network(system: str, targets: Mapping[str, Target], *, enforces: bool, joins_nodes: bool) -> dict[str, Any]:
     """Return what the flows showed: ``mss_bytes`` between nodes (None where they are not joined), ``network_policy``.
 
-    Raises `ProvisionError` when traffic between nodes does not cross the device that encapsulates, or a policy is not
-    enforced by a CNI that enforces them.
+    Raises `ProvisionError` when traffic between nodes does not cross the device that encapsulates, the service does not
+    lead to its pod, or a policy is not enforced by a CNI that enforces them.
     """
+    if "service" in targets["server"].addresses:
+        _reach_service(system, targets)
     mss_bytes = _send_across(system, targets) if joins_nodes else None
     return {"mss_bytes": mss_bytes, "network_policy": _policy(system, targets, enforces)}
 
@@ -289,6 +313,29 @@ def _send_across(system: str, targets: Mapping[str, Target]) -> int:
                     f"carried {moved}: the CNI does not carry the packets"
                 )
     return int(told["start"]["tcp_mss_default"])
+
+
+def _reach_service(system: str, targets: Mapping[str, Target]) -> None:
+    server, client = targets["server"], targets.get("far", targets["near"])
+    argv = (
+        "iperf3",
+        "-c",
+        server.addresses["service"],
+        "-p",
+        str(FLOW_PORT),
+        "-n",
+        "1000",
+        "--connect-timeout",
+        "1500",
+    )
+    server.check(LISTEN, timeout_s=20)
+    try:
+        # Whoever leads to it hears of a new service a moment later.
+        tried = wait.until(lambda: client.run(argv, timeout_s=ALLOWED_S).ok, SERVICE_S, pause_s=0.5)
+    finally:
+        server.run(SILENCE, timeout_s=20)
+    if not tried:
+        raise ProvisionError(f"{system}: after {SERVICE_S:.0f} s the service still does not lead to its pod")
 
 
 def _carried(worker: Target) -> dict[str, int]:

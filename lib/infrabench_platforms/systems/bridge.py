@@ -35,8 +35,6 @@ def installed(cluster: Cluster) -> str | None:
 
 
 CNI = cni.CNI(
-    name="bridge", parts=(), config=CONFIG, overlay="", encapsulation="none", service="kube-proxy (iptables)",
-    install=install, installed=installed, joins_nodes=False,
+    name="bridge", parts=(), config=CONFIG, install=install, installed=installed, joins_nodes=False,
 )  # fmt: skip
-supported, deploy = _cni.system(CNI)
-NEEDS = _cni.needs(CNI)
+FAMILY = {"bridge": _cni.System(CNI)}

@@ -1,14 +1,21 @@
 """Cilium: a CNI of BPF programs on each pod's device, nodes joined by VXLAN; it enforces network policies.
 
-Services stay with kube-proxy, as they are with every other CNI here: replacing it is another factor.
+Services stay with kube-proxy, as they are with every other CNI here. Factors of their own: ``cilium-direct`` routes
+between nodes and encapsulates nothing, ``cilium-nftables`` differs from ``cilium`` by kube-proxy's mode, and
+``cilium-kpr`` has no kube-proxy at all (Cilium's "kube-proxy replacement"): there a BPF program at a cgroup's sockets
+chooses a service's pod when a client connects, and no packet is translated afterwards.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
 from infrabench.machines.hosts import parallel
-from infrabench_platforms.clusters import cni
+from infrabench_platforms.clusters import cni, workers
 from infrabench_platforms.clusters.cluster import Cluster
-from infrabench_platforms.clusters.control import PORT
+from infrabench_platforms.clusters.control import POD_NET, PORT
 from infrabench_platforms.clusters.hosts import push, script, start, unit, uplink
 from infrabench_platforms.clusters.runtimes import CNI_BIN, PLAIN_CONFIG
 from infrabench_platforms.clusters.workers import Worker
@@ -39,21 +46,26 @@ cat "$1" >"$2"
 _READY = "/run/cilium/ready.conflist"
 _CLUSTER = (
     "--cluster-name=lab", "--cluster-id=0", "--identity-allocation-mode=crd", "--enable-ipv6=false",
-    "--kube-proxy-replacement=false",
 )  # fmt: skip
+TUNNEL = ("--routing-mode=tunnel", "--tunnel-protocol=vxlan")
+DIRECT = ("--routing-mode=native", "--auto-direct-node-routes=true", f"--ipv4-native-routing-cidr={POD_NET}")
 
 
-def install(cluster: Cluster) -> None:
-    """Start the operator, then an agent on every worker; each writes the node's configuration when it is ready."""
+def install(cluster: Cluster, routing: Sequence[str], kpr: bool) -> None:
+    """Start the operator, then an agent on every worker; each writes the node's configuration when it is ready.
+
+    `routing` are the agents' options of how nodes are joined; `kpr`: they lead to services as well.
+    """
     assert cluster.machines is not None
     control, folder = cluster.kubectl.host, cluster.machines.tools["cilium"]
     command = (
         f"{folder}/cilium-operator-generic", "--k8s-kubeconfig-path=/etc/kubernetes/admin.conf", "--ipam=kubernetes",
-        *_CLUSTER,
+        *_CLUSTER, f"--kube-proxy-replacement={str(kpr).lower()}",
     )  # fmt: skip
     push(control, unit("cilium-operator", command, {"K8S_NODE_NAME": "control", "CILIUM_K8S_NAMESPACE": NAMESPACE}))
     start(control, "cilium-operator")
-    parallel.run_all(lambda worker: _run_agent(worker, folder, control.address), cluster.workers)
+    options = (*routing, f"--kube-proxy-replacement={str(kpr).lower()}")
+    parallel.run_all(lambda worker: _run_agent(worker, folder, control.address, options), cluster.workers)
 
 
 def installed(cluster: Cluster) -> str | None:
@@ -66,7 +78,7 @@ def installed(cluster: Cluster) -> str | None:
     return f"no CiliumNode of {', '.join(absent)}" if absent else None
 
 
-def _run_agent(worker: Worker, folder: str, api: str) -> None:
+def _run_agent(worker: Worker, folder: str, api: str, options: Sequence[str]) -> None:
     host = worker.host
     environment = {
         "PATH": f"{folder}:{_PATH}", "K8S_NODE_NAME": worker.name, "CILIUM_K8S_NAMESPACE": NAMESPACE,
@@ -74,12 +86,12 @@ def _run_agent(worker: Worker, folder: str, api: str) -> None:
     }  # fmt: skip
     command = (
         f"{folder}/cilium-agent", "--k8s-kubeconfig-path=/etc/kubernetes/network.conf", "--ipam=kubernetes",
-        "--routing-mode=tunnel", "--tunnel-protocol=vxlan", "--enable-ipv4=true", "--enable-l7-proxy=false",
-        "--enable-hubble=false", f"--devices={uplink(host)}", "--bpf-root=/sys/fs/bpf",
+        "--enable-ipv4=true", "--enable-l7-proxy=false", "--enable-hubble=false", f"--devices={uplink(host)}",
+        "--bpf-root=/sys/fs/bpf",
         "--cgroup-root=/run/cilium/cgroupv2", "--state-dir=/run/cilium", "--lib-dir=/var/lib/cilium",
         "--enable-health-checking=false", "--enable-bpf-masquerade=false", "--enable-ipv4-masquerade=true",
         f"--write-cni-conf-when-ready={_READY}", "--cni-exclusive=false", "--cni-chaining-mode=none",
-        "--k8s-require-ipv4-pod-cidr=true", *_CLUSTER,
+        "--k8s-require-ipv4-pod-cidr=true", *_CLUSTER, *options,
     )  # fmt: skip
     push(host, unit("cilium-agent", command, environment))
     script(host, _PREPARE, folder, CNI_BIN)
@@ -87,14 +99,25 @@ def _run_agent(worker: Worker, folder: str, api: str) -> None:
     script(host, _WRITTEN, _READY, f"{PLAIN_CONFIG}/{CONFIG}", timeout_s=120)
 
 
-CNI = cni.CNI(
-    name="cilium", parts=("cilium",), config=CONFIG, overlay="cilium_vxlan", encapsulation="vxlan",
-    service="kube-proxy (iptables)", install=install, installed=installed, enforces=True,
-    needs=(
-        ("command -v clang && command -v llc", f"clang and llc are missing: install clang and llvm, {CLANG} or later"),
-        ("grep -qw bpf /proc/filesystems", "the kernel has no BPF file system; take one with CONFIG_BPF_SYSCALL"),
-        (cni.HAS_VXLAN, cni.NO_VXLAN),
-    ), program=("cilium-agent", "github.com/cilium/cilium"),
-)  # fmt: skip
-supported, deploy = _cni.system(CNI)
-NEEDS = _cni.needs(CNI, clang=f"clang>=1:{CLANG}~", llc=f"llvm>=1:{CLANG}~")
+def _system(name: str, *, direct: bool = False, proxy: str = workers.IPTABLES) -> _cni.System:
+    joined: dict[str, Any] = {} if direct else {"overlay": "cilium_vxlan", "encapsulation": "vxlan"}
+    of_proxy: dict[str, Any] = dict(cni.BY_NFTABLES) if proxy == workers.NFTABLES else {"proxy": proxy}
+    programs = (*_COMPILER, *of_proxy.pop("programs", ()))
+    return _cni.System(cni.CNI(
+        name=name, parts=("cilium",), config=CONFIG, enforces=True, **joined, **of_proxy, programs=programs,
+        install=partial(install, routing=DIRECT if direct else TUNNEL, kpr=not proxy), installed=installed,
+        needs=(*_NEEDS, *(() if direct else (cni.NEEDS_VXLAN,))), program=("cilium-agent", "github.com/cilium/cilium"),
+    ))  # fmt: skip
+
+
+_COMPILER = (("clang", f"clang>=1:{CLANG}~"), ("llc", f"llvm>=1:{CLANG}~"))
+_NEEDS = (
+    ("command -v clang && command -v llc", f"clang and llc are missing: install clang and llvm, {CLANG} or later"),
+    ("grep -qw bpf /proc/filesystems", "the kernel has no BPF file system; take one with CONFIG_BPF_SYSCALL"),
+)
+FAMILY = {
+    "cilium": _system("cilium"),
+    "cilium-direct": _system("cilium-direct", direct=True),
+    "cilium-nftables": _system("cilium-nftables", proxy=workers.NFTABLES),
+    "cilium-kpr": _system("cilium-kpr", proxy=""),
+}

@@ -1,8 +1,15 @@
-"""Flannel: a CNI that joins a bridge on each node by VXLAN; it knows no network policies."""
+"""Flannel: a CNI that joins a bridge on each node by VXLAN, or by routes alone; it knows no network policies.
+
+``flannel-direct`` is its backend ``host-gw``: every node has a route to each other node's pods, and nothing is
+encapsulated, which asks for nodes on one network. ``flannel-nftables`` differs from ``flannel`` by kube-proxy's mode.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 from infrabench.machines.hosts import parallel
 from infrabench_platforms.clusters import cni
@@ -14,7 +21,8 @@ from infrabench_platforms.clusters.workers import Worker
 from infrabench_platforms.systems import _cni
 
 CONFIG = "10-flannel.conflist"
-_NETWORK = {"Network": POD_NET, "EnableNFTables": False, "Backend": {"Type": "vxlan", "VNI": 1, "Port": 8472}}
+VXLAN = {"Type": "vxlan", "VNI": 1, "Port": 8472}
+HOST_GW = {"Type": "host-gw"}
 _DELEGATE = {
     "name": "cbr0", "cniVersion": "0.3.1",
     "plugins": [
@@ -32,29 +40,30 @@ done
 """
 
 
-def install(cluster: Cluster) -> None:
-    """Start flanneld on every worker and give the node its configuration once it has joined."""
-    parallel.run_all(lambda worker: _on(cluster, worker), cluster.workers)
+def install(cluster: Cluster, backend: Mapping[str, Any]) -> None:
+    """Start flanneld with a backend on every worker and give the node its configuration once it has joined."""
+    parallel.run_all(lambda worker: _on(cluster, worker, backend), cluster.workers)
 
 
-def installed(cluster: Cluster) -> str | None:
-    """Return None when Flannel is what joins the nodes of a cluster that was found, else what says that it is not."""
+def installed(cluster: Cluster, wanted: str) -> str | None:
+    """Return None when Flannel with this type of backend joins the nodes of a cluster that was found, else what not."""
     kind = "flannel.alpha.coreos.com/backend-type"
     for node in cluster.kubectl.get("nodes", *cluster.nodes)["items"]:
         backend = node["metadata"].get("annotations", {}).get(kind)
-        if backend != "vxlan":
-            return f"node {node['metadata']['name']} has {kind}={backend or 'none'}, not vxlan"
+        if backend != wanted:
+            return f"node {node['metadata']['name']} has {kind}={backend or 'none'}, not {wanted}"
     return None
 
 
-def _on(cluster: Cluster, worker: Worker) -> None:
+def _on(cluster: Cluster, worker: Worker, backend: Mapping[str, Any]) -> None:
     assert cluster.machines is not None
     tools, host = cluster.machines.tools, worker.host
     command = (
         f"{tools['flannel']}/flanneld", "--kube-subnet-mgr", "--kubeconfig-file=/etc/kubernetes/network.conf",
         "--net-config-path=/etc/kubernetes/flannel.json", f"--iface={uplink(host)}", "--ip-masq",
     )  # fmt: skip
-    files = {"/etc/kubernetes/flannel.json": json.dumps(_NETWORK)}
+    network = {"Network": POD_NET, "EnableNFTables": False, "Backend": backend}
+    files = {"/etc/kubernetes/flannel.json": json.dumps(network)}
     push(host, {**files, **unit("flanneld", command, {"NODE_NAME": worker.name})})
     script(host, 'cp "$1/flannel-cni" "$2/flannel"', tools["flannel-cni"], CNI_BIN)
     start(host, "flanneld")
@@ -62,10 +71,17 @@ def _on(cluster: Cluster, worker: Worker) -> None:
     push(host, {f"{PLAIN_CONFIG}/{CONFIG}": json.dumps(_DELEGATE)})
 
 
-CNI = cni.CNI(
-    name="flannel", parts=("flannel", "flannel-cni"), config=CONFIG, overlay="flannel.1", encapsulation="vxlan",
-    service="kube-proxy (iptables)", install=install, installed=installed,
-    needs=((cni.HAS_VXLAN, cni.NO_VXLAN),), program=("flanneld", "github.com/flannel-io/flannel"),
-)  # fmt: skip
-supported, deploy = _cni.system(CNI)
-NEEDS = _cni.needs(CNI)
+def _system(name: str, backend: Mapping[str, Any], **more: Any) -> _cni.System:
+    return _cni.System(cni.CNI(
+        name=name, parts=("flannel", "flannel-cni"), config=CONFIG,
+        install=partial(install, backend=backend), installed=partial(installed, wanted=backend["Type"]),
+        program=("flanneld", "github.com/flannel-io/flannel"), **more,
+    ))  # fmt: skip
+
+
+_TUNNEL = {"overlay": "flannel.1", "encapsulation": "vxlan", "needs": (cni.NEEDS_VXLAN,)}
+FAMILY = {
+    "flannel": _system("flannel", VXLAN, **_TUNNEL),
+    "flannel-direct": _system("flannel-direct", HOST_GW),
+    "flannel-nftables": _system("flannel-nftables", VXLAN, **_TUNNEL, **cni.BY_NFTABLES),
+}

@@ -90,6 +90,54 @@ def test_layers_that_share_one_low_level_runtime_cannot_be_asked(tmp_path: Path)
     assert told == "There is nothing for the table of interactions in this session."
 
 
+def test_a_low_layer_is_set_beside_the_baselines_within_every_high_one(wide: analysis.Results) -> None:
+    turned = layers.turn_layers(wide)
+    assert (turned.name, turned.systems[0], turned.data["baseline"]) == ("runtimes-options", "runc", "runc")
+    mine = turned.contrasts.set_index(["workload", "scenario", "metric", "system"])["ratio"]
+    plain = layers.split_layer(wide, "low").contrasts
+    for row in plain[plain["system"] == "crun"].itertuples(index=False):
+        assert mine[row.workload, f"containerd, {row.scenario}", row.metric, "crun"] == row.ratio
+    assert mine["pods-startup", "crio, 10 pods", "all_ready_s", "crun"] == pytest.approx(1.06 / 1.12, rel=0.05)
+
+
+def test_what_layers_do_to_each_other_is_a_ratio_of_ratios_with_its_interval(wide: analysis.Results) -> None:
+    mine = wide.table["system"].eq("crio-crun") & wide.table["metric"].eq("all_ready_s")
+    slow = replace(wide, table=wide.table.assign(value=wide.table["value"].where(~mine, 2 * wide.table["value"])))
+    cell = ("pods-startup", "crio / containerd, 10 pods", "all_ready_s", "crun")
+    for found, truth in ((wide, 1.06 / 0.95 / 1.12), (slow, 2 * 1.06 / 0.95 / 1.12)):
+        crossed = layers.cross_layers(found)
+        row = crossed.contrasts.set_index(["workload", "scenario", "metric", "system"]).loc[cell]
+        assert row["ratio_low"] < truth < row["ratio_high"]
+        assert row["ratio_high"] / row["ratio_low"] < 1.2
+    assert (crossed.name, crossed.systems) == ("runtimes-crossed", ["runc", "crun", "kata (emulated)"])
+
+
+def test_a_lost_trial_is_lost_to_every_ratio_that_it_was_part_of(wide: analysis.Results) -> None:
+    gone = wide.table["system"].eq("containerd-crun") & wide.table["workload"].eq("pods-pi") & wide.table["block"].gt(2)
+    first = gone & ~wide.table[gone].duplicated("trial").reindex(wide.table.index, fill_value=True)
+    table = wide.table.assign(
+        state=wide.table["state"].where(~gone, "failed"), value=wide.table["value"].where(~gone),
+        metric=wide.table["metric"].where(~gone), unit=wide.table["unit"].where(~gone),
+        better=wide.table["better"].where(~gone),
+    )[~gone | first]  # fmt: skip
+    crossed = layers.cross_layers(replace(wide, table=table))
+    rows = crossed.contrasts[(crossed.contrasts["workload"] == "pods-pi") & (crossed.contrasts["system"] == "crun")]
+    assert rows["reason"].str.contains("3 of 6 failed").all()
+    assert rows["verdict"].eq("not comparable").all()
+
+
+def test_systems_without_a_second_layer_have_the_default(quick: analysis.Results) -> None:
+    new = {"containerd-runc": "flannel", "crio-runc": "cilium", "containerd-runsc": "flannel-direct"}
+    data = quick.data | {"systems": list(new.values()), "baseline": "flannel", "not_run": {}}
+    rows = quick.table[quick.table["system"].isin(list(new))].reset_index(drop=True)
+    found = analysis.results(data, rows.assign(system=rows["system"].map(new)), NOTHING_MISSING, quick.folder)
+    turned = layers.turn_layers(found)
+    assert (turned.systems, turned.data["baseline"]) == (["default", "direct"], "default")
+    assert set(turned.contrasts["system"]) == {"direct"}
+    assert layers.cross_layers(found).contrasts.empty
+    assert "nothing to compare" in session_figures.figure(layers.cross_layers(found), "forest").text
+
+
 def test_the_baseline_alone_is_no_error(quick: analysis.Results) -> None:
     rows = quick.table[quick.table["system"] == "containerd-runc"].reset_index(drop=True)
     data = quick.data | {"systems": ["containerd-runc"], "not_run": {"crio-runc": "gone"}}

@@ -21,7 +21,10 @@ PODS = (
     "conductor",
 )  # fmt: skip
 # Profiles beyond the three that every study has.
-FURTHER = {"containers": {"brief", "load"}, "runtimes": {"forty"}, "storage": {"crosscheck", "long", "network"}}
+FURTHER = {
+    "cnis": {"factors"}, "containers": {"brief", "load"}, "runtimes": {"forty"},
+    "storage": {"crosscheck", "long", "network"},
+}  # fmt: skip
 POOLS = {"storage": 3}  # deployments of `quick` where six are too long: wide intervals, and the notebook says so
 
 

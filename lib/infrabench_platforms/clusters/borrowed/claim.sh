@@ -32,6 +32,8 @@ for link in cni0 flannel.1 cilium_vxlan cilium_host; do
   [ ! -e "/sys/class/net/$link" ] || no "it has a network device $link of others. Take another machine"
 done
 
+! nft list table ip kube-proxy >/dev/null 2>&1 || no "it has rules of another kube-proxy. Take another machine"
+
 new=$note.new
 rm -rf "$new"; mkdir -p "$new"
 printf '%s\n' "$@" >"$new/folders"

@@ -1,9 +1,9 @@
 # Give a borrowed machine back as it was found: everything that a node of a cluster has made on it goes. Safe to repeat.
-# $1: where the note of the machine's earlier state is. $2: folder of our programs. Then: folders that are ours, where the
-# note does not name them.
+# $1: where the note of the machine's earlier state is. $2: folder of our programs. $3: the network of all pods. Then:
+# folders that are ours, where the note does not name them.
 # Prints what is left, and keeps the note then so that it can be tried again; settings that refuse their old value are
 # printed too ("setting ..."). Nothing is touched where there is no note.
-note=$1 programs=$2; shift 2
+note=$1 programs=$2 pods=$3; shift 3
 [ -d "$note" ] || { rm -rf "$note.new"; exit 0; }
 [ ! -e "$note/folders" ] || set -- $(cat "$note/folders")
 : >"$note/left"
@@ -69,6 +69,7 @@ grep -vxFf "$note/rules" "$note/rules.now" | while IFS=: read -r pref rest; do i
 for table in 2004 2005; do
   grep -q " table $table" "$note/routes" || ip route flush table $table 2>/dev/null
 done
+ip route flush root "$pods" >/dev/null 2>&1 || left "routes to pods"
 
 # Packet filters: what leads to a chain of ours, then the chains. Nobody else's rule is touched.
 ours='KUBE-|FLANNEL-|CILIUM_|OLD_CILIUM_|CNI-'
@@ -90,6 +91,9 @@ for iptables in iptables ip6tables; do
         printf '*%s\n-X %s\nCOMMIT\n' "$table" "$chain" | $iptables-restore --noflush 2>/dev/null
       done
   done
+done
+for family in ip ip6; do
+  ! nft list table $family kube-proxy >/dev/null 2>&1 || nft delete table $family kube-proxy || left "nft's table kube-proxy"
 done
 for set in $(ipset list -n 2>/dev/null | grep '^cilium_'); do ipset destroy "$set"; done
 

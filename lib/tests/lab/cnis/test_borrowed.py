@@ -15,13 +15,13 @@ from infrabench.core import DeploySpec, Host, Limits, Machines, NotRunnable
 from infrabench.experiment.execution import runs, session
 from infrabench.ledger import catalogue, records
 from infrabench.machines.sites.site import open_site
-from infrabench.registry import study
+from infrabench.registry import study, system
 from infrabench_platforms import lab
 from infrabench_platforms.clusters import remote
 from infrabench_platforms.clusters.cni import standing
-from infrabench_platforms.systems import flannel
 from tests.support.machine_noise import is_carried_out
 
+FLANNEL = system("flannel")
 SPEC = DeploySpec("test", Limits(memory_bytes=256 * 2**20), "198.18.64.10")
 STATE = """
 ip -o link | sed -E 's/^[0-9]+: //' | sort; ip rule
@@ -47,7 +47,7 @@ def _state(host: Host) -> str:
 def machines() -> Iterator[Machines]:
     """Three nodes of the lab with nothing on them."""
     try:
-        with lab.keep_cluster("borrowed", flannel.CNI.parts) as made:
+        with lab.keep_cluster("borrowed", FLANNEL.CNI.parts) as made:
             yield made
     finally:
         lab.down()
@@ -84,10 +84,10 @@ def test_what_a_killed_run_left_is_given_back_by_the_next(machines: Machines, in
     before = {role: _state(host) for role, host in machines.hosts.items()}
     with open_site(inventory) as site, pytest.MonkeyPatch.context() as patch:
         patch.setattr(remote, "give_back", lambda host: [])  # as if it had been killed
-        with site.machines("flannel", flannel.CNI.parts) as borrowed:
-            standing(borrowed, flannel.CNI)
+        with site.machines("flannel", FLANNEL.CNI.parts) as borrowed:
+            standing(borrowed, FLANNEL.CNI)
     assert _state(machines.hosts["worker1"]) != before["worker1"]
-    with open_site(inventory) as site, flannel.deploy(site, SPEC) as deployment:
+    with open_site(inventory) as site, FLANNEL.deploy(site, SPEC) as deployment:
         assert deployment.targets["far"].run(("true",), timeout_s=20).ok
     for role, host in machines.hosts.items():
         assert _state(host) == before[role]
@@ -101,7 +101,7 @@ def test_a_machine_of_another_cluster_is_not_touched(machines: Machines, invento
         with (
             open_site(inventory) as site,
             pytest.raises(NotRunnable, match="use that cluster's kubeconfig"),
-            flannel.deploy(site, SPEC),
+            FLANNEL.deploy(site, SPEC),
         ):
             pass
         for role, each in machines.hosts.items():

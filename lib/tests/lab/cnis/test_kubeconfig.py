@@ -13,14 +13,14 @@ from infrabench.experiment.execution import runs, session
 from infrabench.ledger import catalogue, records
 from infrabench.machines.sites import cluster_claim
 from infrabench.machines.sites.site import open_site
-from infrabench.registry import study
+from infrabench.registry import study, system
 from infrabench_platforms import lab
 from infrabench_platforms.clusters import control, pods
 from infrabench_platforms.clusters.cluster import Kubectl
 from infrabench_platforms.clusters.cni import standing
-from infrabench_platforms.systems import cilium
 from tests.support.machine_noise import is_carried_out
 
+CILIUM = system("cilium")
 MIB = 2**20
 SPEC = DeploySpec("test", Limits(memory_bytes=256 * MIB), "198.18.64.10")
 
@@ -30,8 +30,8 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The kubeconfig of a cluster with Cilium, outside the lab's own folder."""
     file = tmp_path_factory.mktemp("there") / "cluster.yml"
     try:
-        with lab.keep_cluster("cilium", cilium.CNI.parts) as machines:
-            file.write_bytes(standing(machines, cilium.CNI).kubectl.host.get(control.ADMIN))
+        with lab.keep_cluster("cilium", CILIUM.CNI.parts) as machines:
+            file.write_bytes(standing(machines, CILIUM.CNI).kubectl.host.get(control.ADMIN))
         yield file
     finally:
         lab.down()
@@ -101,7 +101,7 @@ def test_a_namespace_of_others_stays(kubeconfig: Path) -> None:
         with (
             open_site(kubeconfig) as site,
             pytest.raises(NotRunnable, match="that infrabench did not make"),
-            cilium.deploy(site, SPEC),
+            CILIUM.deploy(site, SPEC),
         ):
             pass
         assert _has_namespace(kubeconfig)
@@ -113,6 +113,6 @@ def test_an_image_that_the_nodes_do_not_have_is_told(kubeconfig: Path, monkeypat
     monkeypatch.setenv("INFRABENCH_POD_IMAGE", "registry.invalid/none:1")
     monkeypatch.setattr("infrabench_platforms.systems._namespace.PODS_S", 8.0)
     told = r"registry\.invalid/none:1.*can the cluster's nodes pull it"
-    with open_site(kubeconfig) as site, pytest.raises(ProvisionError, match=told), cilium.deploy(site, SPEC):
+    with open_site(kubeconfig) as site, pytest.raises(ProvisionError, match=told), CILIUM.deploy(site, SPEC):
         pass
     assert not _has_namespace(kubeconfig)

@@ -50,7 +50,7 @@ touch /run/netns/cni-0a; mount --bind /proc/1/ns/net /run/netns/cni-0a
 ip link add cni0 type bridge; ip link add flannel.1 type vxlan id 1 dstport 8472
 ip link add cilium_host type veth peer name cilium_net; ip link add lxc0123456789ab type veth peer name tmp0
 ip rule add pref 100 lookup local; ip rule del pref 0; ip rule add pref 9 fwmark 0x200/0xf00 lookup 2004
-ip route add local default dev lo table 2004
+ip route add local default dev lo table 2004; ip route add 198.19.1.0/24 dev lo
 iptables -t nat -N KUBE-SERVICES; iptables -t nat -N KUBE-SVC-A; iptables -t nat -A KUBE-SERVICES -j KUBE-SVC-A
 iptables -t nat -A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
 iptables -t nat -N CNI-HOSTPORT-DNAT; iptables -t nat -A OUTPUT -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT
@@ -87,7 +87,16 @@ def test_a_borrowed_machine_is_given_back_as_it_was_found(machine: Sandbox) -> N
     remote.borrow(machine)
     spoil(machine)
     spoilt = machine.sh(STATE)
-    for trace in ("flannel.1", "KUBE-SVC-A", "lookup 2004", "cni-0a", "shim-runc-v2 600", "sleep 400", "admin.conf"):
+    for trace in (
+        "flannel.1",
+        "KUBE-SVC-A",
+        "lookup 2004",
+        "198.19.1.0/24",
+        "cni-0a",
+        "shim-runc-v2 600",
+        "sleep 400",
+        "admin.conf",
+    ):
         assert trace in spoilt
         assert trace not in before
     assert remote.give_back(machine) == []

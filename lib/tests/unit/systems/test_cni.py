@@ -22,6 +22,7 @@ from tests.support.cluster_fakes import Scripted, answers
 
 MACHINES = Machines({}, {}, {}, embedded=True)
 SPEC = DeploySpec("a session", Limits(memory_bytes=512 * 2**20), "198.18.64.10")
+BRIDGE, CILIUM, FLANNEL = (registry.system(name) for name in ("bridge", "cilium", "flannel"))
 SECOND = [
     {"name": "cbr0", "interface": "eth0", "ips": ["198.19.0.4"], "default": True},
     {"name": "infrabench/infrabench-second", "interface": "net1", "ips": ["198.18.122.11"]},
@@ -200,14 +201,14 @@ def deletes(machine: Scripted) -> list[tuple[str, ...]]:
 
 def test_a_namespace_that_somebody_else_made_is_never_removed() -> None:
     site, machine = found({"namespace": {"metadata": {"name": "infrabench", "labels": {"team": "web"}}}})
-    assert "namespace infrabench that infrabench did not make" in refusal(site, cilium)
+    assert "namespace infrabench that infrabench did not make" in refusal(site, CILIUM)
     assert deletes(machine) == []
 
 
 def test_a_namespace_that_a_killed_session_left_is_removed() -> None:
     ours = pods.namespace("an earlier session")
     site, machine = found({"namespace": ours, "wait": ""})
-    with pytest.raises((ProvisionError, KeyError)), cilium.deploy(site, SPEC):
+    with pytest.raises((ProvisionError, KeyError)), CILIUM.deploy(site, SPEC):
         pass  # there are no pods in this cluster
     assert len(deletes(machine)) == 2  # before, and after the failure
     assert all(argv[:4] == ("kubectl", "delete", "namespace", "infrabench") for argv in deletes(machine))
@@ -215,17 +216,17 @@ def test_a_namespace_that_a_killed_session_left_is_removed() -> None:
 
 def test_a_cluster_with_another_cni_is_found_out_before_anything_is_made() -> None:
     site, machine = found()
-    assert "the cluster's CNI is not flannel: node n0 has" in refusal(site, flannel)
-    assert "the cluster's CNI is not bridge" in refusal(site, bridge)
+    assert "the cluster's CNI is not flannel: node n0 has" in refusal(site, FLANNEL)
+    assert "the cluster's CNI is not bridge" in refusal(site, BRIDGE)
     site, _ = found({"ciliumnodes": "ciliumnode.cilium.io/n1\n"})
-    assert "no CiliumNode of n0" in refusal(site, cilium)
+    assert "no CiliumNode of n0" in refusal(site, CILIUM)
     assert deletes(machine) == []
     assert not any("apply" in argv for argv in machine.asked)
 
 
 def test_nodes_that_take_no_pods_do_not_count() -> None:
     site, _ = found(nodes=1)
-    assert refusal(site, cilium) == "the cluster has 1 nodes that take pods; two are needed"
+    assert refusal(site, CILIUM) == "the cluster has 1 nodes that take pods; two are needed"
 
 
 # ----------------------------------------------------------------------------------------- CNIs as plug-ins
@@ -236,10 +237,10 @@ from infrabench_platforms.clusters import cni
 from infrabench_platforms.systems import _cni
 
 CNI = cni.CNI(
-    name="wire", parts=(), config="10-wire.conflist", overlay="", encapsulation="none", service="none",
+    name="wire", parts=(), config="10-wire.conflist",
     install=lambda cluster: None, installed=lambda cluster: "it leaves no mark", joins_nodes=False,
 )
-supported, deploy = _cni.system(CNI)
+FAMILY = {"wire": _cni.System(CNI)}
 '''
 
 
@@ -260,7 +261,7 @@ def test_a_cni_is_one_file_anywhere(wire: Any, capsys: pytest.CaptureFixture[str
     site, _ = found()
     assert refusal(site, wire) == "the cluster's CNI is not wire: it leaves no mark"
     assert cli.main(["lab", "up", "--kubernetes", "host"]) == 2
-    assert "known are bridge, cilium, flannel, wire" in capsys.readouterr().err
+    assert "known are bridge, cilium, cilium-direct, cilium-kpr, cilium-nftables, flannel, " in capsys.readouterr().err
 
 
 def test_a_cni_that_asks_for_machines_gets_them_by_its_name_and_parts(wire: Any) -> None:
@@ -270,19 +271,19 @@ def test_a_cni_that_asks_for_machines_gets_them_by_its_name_and_parts(wire: Any)
         asked.append((name, tools))
         raise ProvisionError("no room")
 
-    for system in (wire, flannel, cilium, bridge):
+    for system in (wire, FLANNEL, CILIUM, BRIDGE):
         site = OpenSite("lab", "lab", {"server": LocalHost()}, {}, maker)
         with pytest.raises(ProvisionError, match="no room"), system.deploy(site, SPEC):
             pass
     assert asked == [("wire", ()), ("flannel", ("flannel", "flannel-cni")), ("cilium", ("cilium",)), ("bridge", ())]
 
 
-@pytest.mark.parametrize("system", [flannel, cilium, bridge])
-def test_every_cni_asks_for_parts_that_can_be_built(system: Any) -> None:
-    made = system.CNI
-    assert made.name == system.__name__.rsplit(".", 1)[1]
+@pytest.mark.parametrize("name", [*flannel.FAMILY, *cilium.FAMILY, *bridge.FAMILY])
+def test_every_cni_asks_for_parts_that_can_be_built(name: str) -> None:
+    made = registry.system(name).CNI  # type: ignore[attr-defined]
+    assert made.name == name
     assert set(made.parts) <= set(go_parts.PARTS)
-    assert bool(made.overlay) is made.joins_nodes
+    assert bool(made.overlay) is (made.encapsulation != "none")
     assert all(test and remedy for test, remedy in made.needs)
     for test, _ in made.needs:
         assert subprocess.run(["sh", "-nc", test], check=False).returncode == 0
@@ -293,7 +294,54 @@ def test_what_a_worker_lacks_is_said_with_what_to_do(monkeypatch: pytest.MonkeyP
     cluster = Cluster(Kubectl(lacks, ("k",)), NODES, (Worker("worker1", lacks, MACHINES),))
     monkeypatch.setattr(cni, "bring_up", lambda machines, *asked: cluster)
     with pytest.raises(NotRunnable, match="cilium on worker1: clang and llc are missing: install clang and llvm"):
-        cni.standing(MACHINES, cilium.CNI)
+        cni.standing(MACHINES, CILIUM.CNI)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "told", "wrong"),
+    [
+        ("flannel", b"iptables", "kube-proxy (iptables)", b"nftables"),
+        ("flannel-nftables", b"nftables", "kube-proxy (nftables)", b"iptables"),
+        ("cilium-kpr", b"", "the CNI itself, no kube-proxy", b"iptables"),
+    ],
+)
+def test_what_leads_to_services_is_read_from_every_node(name: str, said: bytes, told: str, wrong: bytes) -> None:
+    def worker(mode: bytes) -> Worker:
+        def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+            return (3 if not mode else 0, b"") if argv[0] == "systemctl" else (0, mode)
+
+        return Worker("worker1", Scripted(answer, name="worker1"), MACHINES)
+
+    asked = registry.system(name).CNI  # type: ignore[attr-defined]
+    kubectl = Kubectl(Scripted(), ("k",))
+    assert _cni._find_service(Cluster(kubectl, NODES, (worker(said), worker(said))), asked) == told
+    assert _cni._find_service(Cluster(kubectl, NODES), asked) == "as the cluster has it"
+    with pytest.raises(ProvisionError, match=f"{name}: worker1 has .*{wrong.decode()}, where there should be "):
+        _cni._find_service(Cluster(kubectl, NODES, (worker(said), worker(wrong))), asked)
+
+
+def test_an_option_of_a_cni_changes_that_and_nothing_else() -> None:
+    def options(name: str) -> set[str]:
+        def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+            return 0, b"eth0\n" if b"ip -o" in stdin else b""
+
+        nodes = [Scripted(answer, name=f"worker{number}", address=f"198.18.0.2{number}") for number in (1, 2)]
+        made = Machines({}, {"cilium": "/c", "flannel": "/f", "flannel-cni": "/g"}, {}, embedded=True)
+        members = tuple(Worker(node.name, node, made) for node in nodes)
+        registry.system(name).CNI.install(Cluster(Kubectl(Scripted(), ("k",)), NODES, members, made))  # type: ignore[attr-defined]
+        return {text for path, text in nodes[0].pushed.items() if "conflist" not in path}
+
+    def words(name: str) -> set[str]:
+        return set(" ".join(options(name)).replace('"', " ").split())
+
+    assert words("cilium") ^ words("cilium-nftables") == set()
+    assert words("cilium") ^ words("cilium-kpr") == {f"--kube-proxy-replacement={each}" for each in ("true", "false")}
+    changed = words("cilium") ^ words("cilium-direct")
+    assert {each.partition("=")[0] for each in changed} == {
+        "--routing-mode", "--tunnel-protocol", "--auto-direct-node-routes", "--ipv4-native-routing-cidr",
+    }  # fmt: skip
+    assert words("flannel") ^ words("flannel-nftables") == set()
+    assert "host-gw" in words("flannel-direct") - words("flannel")
 
 
 # ------------------------------------------------------------------------------------- host, the baseline

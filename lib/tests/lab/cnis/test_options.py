@@ -1,0 +1,54 @@
+"""CNIs with an option, as real clusters: each is what its name says, and leads connections where it should."""
+
+from __future__ import annotations
+
+import pytest
+
+from infrabench import registry
+from infrabench.core import DeploySpec, Guards, Limits, NotRunnable, Site, Trial, default_params
+from infrabench.experiment.execution import preflight
+from infrabench.experiment.execution.monitor import watching
+from infrabench.experiment.execution.trial import Bench, execute
+from infrabench_platforms.lab import go_tools, node_groups
+
+SPEC = DeploySpec("test", Limits(memory_bytes=256 * 2**20), "198.18.64.10")
+OVERLAYS = {"flannel": "flannel.1", "cilium": "cilium_vxlan"}
+SERVICES = {"nftables": "kube-proxy (nftables)", "kpr": "the CNI itself, no kube-proxy"}
+
+
+@pytest.mark.parametrize(
+    "name", ["flannel-direct", "flannel-nftables", "cilium-direct", "cilium-nftables", "cilium-kpr"]
+)
+def test_an_option_is_what_its_name_says_and_new_connections_are_measured(lab_site: Site, name: str) -> None:
+    system, workload = registry.system(name), registry.workload("netperf")
+    try:
+        go_tools.make((*node_groups.TOOLS, *system.CNI.parts))  # type: ignore[attr-defined]
+    except NotRunnable as error:
+        pytest.skip(f"not run: {error}")
+    cni, _, option = name.partition("-")
+    with system.deploy(lab_site, SPEC) as made, watching([], {}) as monitor:
+        able, targets = made.facts["capabilities"], made.targets
+        overlay = {} if option == "direct" else {"overlay": OVERLAYS[cni]}
+        assert able["encapsulation"] == ("none" if option == "direct" else "vxlan")
+        assert targets["worker1"].devices == {**overlay, "uplink": "eth0"}
+        shown = targets["worker1"].check(("ip", "-o", "link"), timeout_s=20).decode()
+        assert (OVERLAYS[cni] in shown) is bool(overlay)
+        assert (able["mss_bytes"] == 1448) is (option == "direct")  # nothing is taken off for a header
+        assert able["service"] == SERVICES.get(option, "kube-proxy (iptables)")
+        rules = "iptables-save -t nat | grep -c KUBE-SVC || true; nft list table ip kube-proxy | grep -c dnat || true"
+        by_iptables, by_nft = targets["worker1"].check(("sh", "-c", f"exec 2>&-; {rules}"), timeout_s=20).split()
+        assert (int(by_iptables) > 0, int(by_nft) > 0) == (option == "direct", option == "nftables")
+        bench = Bench(preflight.roles(lab_site, made), monitor, {}, Guards(None, None, None, None))
+        for interface in ("primary", "service"):
+            params = {
+                **default_params(workload),
+                "test": "TCP_CRR",
+                "seconds": 1,
+                "cpus": "one",
+                "interface": interface,
+            }
+            trial = Trial("0" * 16, 0, 0, name, "netperf", "tcp_crr", params, None, None, 3.0)
+            record = execute(trial, workload, bench).record
+            assert (record.state, record.reason) == ("ok", ""), interface
+            found = {each.metric: each.value for each in record.measurements}
+            assert 100 < found["transactions_per_s"] < 100_000
