@@ -45,7 +45,7 @@ HASH = 16  # digits of a hash; its first seven name it
 POINTS = [*CELL, "level", "unit", "better", "at", "estimate", "error", "df", "reason"]
 CHANGES = [
     *CELL, "unit", "better", "at", "session", "time", "before", "after", "ratio", "ratio_low", "ratio_high",
-    "p_adjusted", "direction", "explained", "last",
+    "p_adjusted", "direction", "explained", "stands",
 ]  # fmt: skip
 
 
@@ -165,19 +165,30 @@ def analyse_history(read: History) -> History:
                 "at": at[change.place], "session": read.sessions[at[change.place]],
                 "time": read.times[at[change.place]], "before": np.exp(before[2]), "after": np.exp(after[2]), **size,
                 "p_adjusted": change.p, "direction": WORSE if (change.size > 0) == (better == "lower") else BETTER,
-                "explained": "; ".join(dict.fromkeys(why)), "last": place == len(said.changes) - 1,
+                "explained": "; ".join(dict.fromkeys(why)), "stands": _stands(said.segments, place, change.size),
             })  # fmt: skip
     return replace(read, series=pd.DataFrame(series), segments=pd.DataFrame(segments),
                    changes=pd.DataFrame(changes, columns=CHANGES))  # fmt: skip
 
 
-def unexplained(found: History, *, both: bool = False) -> pd.DataFrame:
-    """Return the changes that the last sessions stand on, got worse by, and that no break explains.
+def _stands(segments: Sequence[Sequence[float]], place: int, size: float) -> bool:
+    """Tell whether what the change after segment `place` brought is still there.
 
-    The last change of a series counts, for as long as its segment is the last one; `both`: also where it got better.
+    The last segment is off the one before the change, in its direction, by more than their 95 % intervals leave open.
+    """
+    if place == len(segments) - 2:
+        return True
+    (*_, level, low, high), (*_, last, last_low, last_high) = segments[place], segments[-1]
+    return bool((last - level) * np.sign(size) > np.hypot(high - low, last_high - last_low) / 2)
+
+
+def unexplained(found: History, *, both: bool = False) -> pd.DataFrame:
+    """Return the changes for the worse that are still there and that no break explains.
+
+    A later change may have made one good, whatever explains that; `both`: also those for the better.
     """
     rows = found.changes
-    chosen = rows["last"].astype(bool) & (rows["explained"] == "")
+    chosen = rows["stands"].astype(bool) & (rows["explained"] == "")
     return rows[chosen if both else chosen & (rows["direction"] == WORSE)]
 
 

@@ -55,8 +55,8 @@ def _add_inventory(group: Subparsers) -> None:
     terraform.add_argument("file", metavar="FILE", help="what it printed; - is standard input")
     terraform.add_argument(
         "--output", default="infrabench_hosts", metavar="NAME",
-        help="the output with the hosts: a list of objects with address, role and, where needed, user, key, port, "
-        "site, gateway, name (default: infrabench_hosts)",
+        help="the output with the hosts: a list of objects with address, role and, where needed, user, sudo, key, "
+        "port, site, gateway, name (default: infrabench_hosts)",
     )  # fmt: skip
     terraform.add_argument("--sensitive", action="store_true", help="take it although Terraform calls it sensitive")
     _add_destination(terraform)
@@ -69,6 +69,7 @@ def _add_inventory(group: Subparsers) -> None:
         help="roles that the nodes take in their order; the next nodes are the next site (default: server client)",
     )  # fmt: skip
     slurm.add_argument("--user", help="login on the nodes (default: yours)")
+    slurm.add_argument("--sudo", action="store_true", help="that login becomes root by sudo, without a password")
     slurm.add_argument("--key", metavar="FILE", help="private key of that login (default: what SSH finds)")
     slurm.add_argument("--port", type=int, metavar="N", help="port of SSH (default: 22)")
     _add_destination(slurm)
@@ -176,7 +177,8 @@ def _slurm(arguments: Namespace) -> tuple[list, str]:
     from infrabench.machines.sites import import_hosts
 
     job, names = import_hosts.read_allocation(os.environ)
-    reached = {"user": arguments.user or getpass.getuser(), "port": arguments.port, "key": arguments.key}
+    user = arguments.user or getpass.getuser()
+    reached = {"user": user, "sudo": arguments.sudo, "port": arguments.port, "key": arguments.key}
     given = {key: value for key, value in reached.items() if value}
     hosts, left = import_hosts.assign_roles(job, names, split(arguments.roles) or (), given, site=arguments.name or "")
     if left:

@@ -6,7 +6,8 @@ Multus' second interface, services and policies; and two points of reference, th
 that joins the pods of one node only (`bridge`). A scenario that a system has no place for is left out for that system.
 
 The profile `factors` asks what a CNI's options change: routes in place of VXLAN (`-direct`), kube-proxy by nftables in
-place of iptables (`-nftables`), no kube-proxy at all (`cilium-kpr`); and whether they change both CNIs alike.
+place of iptables (`-nftables`), no kube-proxy at all (`cilium-kpr`); and whether they change both CNIs alike. `services` does so on a
+cluster where others have a thousand services (`-1000-services`).
 
 A scenario is named ``PROTOCOL WAY PLACEMENT``; without a way it is the first interface of a pod that Multus made, each
 end on a processor of its own (``free``: where the scheduler puts it; ``one-cpu``: both on one, which shows the length
@@ -32,6 +33,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 RATES = {"100M": 100 * MBIT, "1G": 1000 * MBIT, "max": 0}  # what UDP offers, bit/s; 0: as much as it can
 AROUND_S = 0.75  # readings, server and commands around a tool
+CRR_S = 4.1  # netperf sleeps for so long before it connects anew each time
 POD_S = 4.0  # making and removing a pod
 
 
@@ -51,7 +53,7 @@ def _rr(protocol: str, place: str, way: str = "", *, seconds: int = 1) -> Case:
 
 
 def _crr(place: str, way: str, *, seconds: int = 1) -> Case:
-    return _case("netperf", "tcp_crr", place, way, seconds, test="TCP_CRR", seconds=seconds)
+    return _case("netperf", "tcp_crr", place, way, seconds + CRR_S, test="TCP_CRR", seconds=seconds)
 
 
 def _case(workload: str, name: str, place: str, way: str, took: float, **given: Any) -> Case:
@@ -111,6 +113,16 @@ FACTORS = Profile(
         _crr(NODES, "service one-cpu"),
     ),
 )  # fmt: skip
+# Who leads to services, on a cluster where others have a thousand of them.
+SERVICES = Profile(
+    blocks=12,
+    deployments=6,
+    systems=(
+        "flannel", "flannel-1000-services", "flannel-nftables", "flannel-nftables-1000-services",
+        "cilium", "cilium-1000-services", "cilium-kpr", "cilium-kpr-1000-services",
+    ),
+    cases=(_rr("tcp", NODES, "service one-cpu"), _crr(NODES, "one-cpu"), _crr(NODES, "service one-cpu")),
+)  # fmt: skip
 LONG = {"seconds": 30, "omit_s": 5}
 PAPER = Profile(
     blocks=30,
@@ -131,7 +143,7 @@ STUDY = Study(
     title="What does Cilium cost or save, compared with Flannel, under Multus?",
     baseline="flannel",
     systems=("flannel", "cilium", "bridge", "host"),
-    profiles={"smoke": SMOKE, "quick": QUICK, "factors": FACTORS, "paper": PAPER},
+    profiles={"smoke": SMOKE, "quick": QUICK, "factors": FACTORS, "services": SERVICES, "paper": PAPER},
     # Of one pod. No CPU list: what a CNI does is done by the nodes' kernel and daemons, outside any pod.
     limits=Limits(memory_bytes=512 * MIB),
     primary=(("iperf3", "throughput_bit_per_s"), ("netperf", "latency_mean_s"), ("iperf3", "cpu_s_per_B")),

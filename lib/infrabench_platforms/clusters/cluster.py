@@ -23,6 +23,7 @@ from infrabench_platforms.clusters.runtimes import CNI_BIN, PROGRAMS
 from infrabench_platforms.clusters.workers import Worker
 
 ASK_S = 30.0
+CREATE_S = 240.0  # kubectl makes about fifty objects a second
 NODES = ("worker1", "worker2")
 PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 REGISTER_S = 40.0
@@ -69,6 +70,12 @@ class Kubectl:
         """Apply manifests: what is there already is changed, what is not is made."""
         items = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
         self.check("apply", "--filename=-", stdin=json.dumps(items).encode())
+
+    def create(self, manifests: Sequence[Mapping[str, Any]]) -> None:
+        """Make what is not there yet, and ask for nothing before: many objects in a third of the time of `apply`."""
+        items = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
+        argv = ("create", "--validate=false", "--filename=-")
+        self.check(*argv, timeout_s=CREATE_S, stdin=json.dumps(items).encode())
 
     def exec_prefix(self, namespace: str, pod: str) -> tuple[str, ...]:
         """Return the argv prefix that runs a command inside a pod."""

@@ -45,13 +45,15 @@ class CNI:
     joins_nodes: bool = True
     enforces: bool = False  # network policies
     proxy: str = workers.IPTABLES  # kube-proxy's mode; empty: there is none, and the CNI leads to services itself
+    idle_services: int = 0  # that a cluster of its own has beside the one that is measured
     programs: tuple[tuple[str, str], ...] = ()  # that its workers need beside every CNI's, each with its Debian package
     needs: tuple[tuple[str, str], ...] = ()  # shell tests that must hold on a worker, each with what to do else
     # Its unit on a worker, and the Go module whose version is the CNI's (none: it is no program of its own).
     program: tuple[str, str] | None = None
 
 
-# Of a CNI that differs from another by kube-proxy's mode.
+# Of a CNI that differs from another by what others have on its cluster, or by kube-proxy's mode.
+WITH_SERVICES: Mapping[str, Any] = {"idle_services": 1000}
 BY_NFTABLES: Mapping[str, Any] = {"proxy": workers.NFTABLES, "programs": (("nft", "nftables"),)}
 
 

@@ -104,6 +104,30 @@ def service(pod: str) -> Manifest:
     }  # fmt: skip
 
 
+def idle_services(count: int, address: str) -> list[Manifest]:
+    """Return services that nobody asks for, each with an endpoint at `address`, on the first of `PORTS`.
+
+    Endpoints are written out: made by the controller, a thousand take a minute.
+    """
+    made: list[Manifest] = []
+    for number in range(count):
+        name, port = f"idle-{number:04d}", {"name": "tcp", "protocol": "TCP", "port": PORTS[0]}
+        made += [
+            {
+                "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": NAMESPACE},
+                "spec": {"ports": [port]},
+            },
+            {
+                "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+                "metadata": {
+                    "name": name, "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": name},
+                },
+                "endpoints": [{"addresses": [address], "conditions": {"ready": True}}], "ports": [port],
+            },
+        ]  # fmt: skip
+    return made
+
+
 def policy(pod: str) -> Manifest:
     """Return a network policy: into `pod` only from clients, only on `PORTS`."""
     listed = [{"protocol": protocol, "port": port} for port in PORTS for protocol in ("TCP", "UDP")]

@@ -3,7 +3,8 @@
 Services stay with kube-proxy, as they are with every other CNI here. Factors of their own: ``cilium-direct`` routes
 between nodes and encapsulates nothing, ``cilium-nftables`` differs from ``cilium`` by kube-proxy's mode, and
 ``cilium-kpr`` has no kube-proxy at all (Cilium's "kube-proxy replacement"): there a BPF program at a cgroup's sockets
-chooses a service's pod when a client connects, and no packet is translated afterwards.
+chooses a service's pod when a client connects, and no packet is translated afterwards. ``cilium-1000-services`` has that
+many services of others.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _run_agent(worker: Worker, folder: str, api: str, options: Sequence[str]) ->
     script(host, _WRITTEN, _READY, f"{PLAIN_CONFIG}/{CONFIG}", timeout_s=120)
 
 
-def _system(name: str, *, direct: bool = False, proxy: str = workers.IPTABLES) -> _cni.System:
+def _system(name: str, *, direct: bool = False, proxy: str = workers.IPTABLES, **more: Any) -> _cni.System:
     joined: dict[str, Any] = {} if direct else {"overlay": "cilium_vxlan", "encapsulation": "vxlan"}
     of_proxy: dict[str, Any] = dict(cni.BY_NFTABLES) if proxy == workers.NFTABLES else {"proxy": proxy}
     programs = (*_COMPILER, *of_proxy.pop("programs", ()))
@@ -107,6 +108,7 @@ def _system(name: str, *, direct: bool = False, proxy: str = workers.IPTABLES) -
         name=name, parts=("cilium",), config=CONFIG, enforces=True, **joined, **of_proxy, programs=programs,
         install=partial(install, routing=DIRECT if direct else TUNNEL, kpr=not proxy), installed=installed,
         needs=(*_NEEDS, *(() if direct else (cni.NEEDS_VXLAN,))), program=("cilium-agent", "github.com/cilium/cilium"),
+        **more,
     ))  # fmt: skip
 
 
@@ -120,4 +122,6 @@ FAMILY = {
     "cilium-direct": _system("cilium-direct", direct=True),
     "cilium-nftables": _system("cilium-nftables", proxy=workers.NFTABLES),
     "cilium-kpr": _system("cilium-kpr", proxy=""),
+    "cilium-1000-services": _system("cilium-1000-services", **cni.WITH_SERVICES),
+    "cilium-kpr-1000-services": _system("cilium-kpr-1000-services", proxy="", **cni.WITH_SERVICES),
 }

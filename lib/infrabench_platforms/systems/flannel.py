@@ -1,7 +1,8 @@
 """Flannel: a CNI that joins a bridge on each node by VXLAN, or by routes alone; it knows no network policies.
 
 ``flannel-direct`` is its backend ``host-gw``: every node has a route to each other node's pods, and nothing is
-encapsulated, which asks for nodes on one network. ``flannel-nftables`` differs from ``flannel`` by kube-proxy's mode.
+encapsulated, which asks for nodes on one network. ``flannel-nftables`` differs from ``flannel`` by kube-proxy's mode,
+``flannel-1000-services`` by that many services of others.
 """
 
 from __future__ import annotations
@@ -84,4 +85,8 @@ FAMILY = {
     "flannel": _system("flannel", VXLAN, **_TUNNEL),
     "flannel-direct": _system("flannel-direct", HOST_GW),
     "flannel-nftables": _system("flannel-nftables", VXLAN, **_TUNNEL, **cni.BY_NFTABLES),
+    "flannel-1000-services": _system("flannel-1000-services", VXLAN, **_TUNNEL, **cni.WITH_SERVICES),
+    "flannel-nftables-1000-services": _system(
+        "flannel-nftables-1000-services", VXLAN, **_TUNNEL, **cni.BY_NFTABLES, **cni.WITH_SERVICES
+    ),
 }

@@ -1,4 +1,4 @@
-"""What is said before the first trial: settings of a host that let its speed wander."""
+"""What is said before the first trial: settings that let a host's speed wander, a client that reaches no guest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
+from infrabench.core import Target
+from infrabench.experiment.execution import preflight
 from infrabench.experiment.execution.preflight import describe_speed
+from infrabench.machines.hosts.host import LocalHost
+from tests.support.cluster_fakes import Scripted
 
 STEADY: dict[str, Any] = {
     "power": {"governor": "performance", "boost": "0", "intel_no_turbo": None},
@@ -41,3 +45,18 @@ def test_hosts_of_which_the_same_is_said_share_a_sentence() -> None:
     turbo = STEADY | {"power": {"boost": "1"}}
     (sentence,) = describe_speed({"server": turbo, "client": turbo})
     assert sentence.startswith("server, client: turbo is on")
+
+
+def test_a_client_that_gets_no_answer_from_a_guest_is_told_where_to_look() -> None:
+    server = Target("server", LocalHost("carrier"), ("docker", "exec", "x"), "198.18.64.10")
+    silent = Scripted(lambda argv, stdin: (1, b"timed out\n"), name="load")
+    told = preflight._cut_off(Target("client", silent), server, 18000)
+    assert told is not None
+    assert told.startswith("load does not reach it (timed out). Does a packet filter on carrier drop what is forwarded?")
+    assert silent.asked[0][-3:] == ("198.18.64.10", "18000", str(preflight.KNOCK_S))
+
+
+def test_to_be_refused_is_an_answer_and_a_host_reaches_itself() -> None:
+    client, server = Target("client", LocalHost("load")), Target("server", LocalHost("carrier"), address="127.0.0.1")
+    assert preflight._cut_off(client, server, 1) is None  # nothing listens there
+    assert preflight._cut_off(Target("client", server.host), Target("server", server.host, (), "192.0.2.1"), 1) is None

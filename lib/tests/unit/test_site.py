@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
 import yaml
 
-from infrabench.core import Host, NotRunnable, SiteError
-from infrabench.machines.sites.inventory import Inventory, Teams
-from infrabench.machines.sites.site import name_and_kind, open_site, read_file
+from infrabench.core import CommandFailed, Host, NotRunnable, SiteError
+from infrabench.machines.sites.inventory import Inventory, Teams, open_hosts
+from infrabench.machines.sites.site import check_range, name_and_kind, open_site, read_file
+from tests.support.cluster_fakes import Scripted
 from tests.support.ssh_server import serving
 
 GOOD = """
@@ -62,6 +66,8 @@ def test_inventory_is_read_with_defaults(tmp_path: Path) -> None:
         ("user: root", "password: secret", "password"),
         ("server:", "servr:", "servr"),
         ("gateway: bastion", "gateway: bastian", "bastian"),
+        ("gateway: bastion", "sudo: root", r"hosts\.client\.sudo"),
+        ("user: me", "user: me, sudo: true", r"gateways\.bastion\.sudo"),
         ("name: two-servers", "", "name"),
         ("{address: 192.0.2.10, user: root}", "{user: root}", "address"),
         ("user: root", "port: 70000", "port"),
@@ -196,3 +202,64 @@ def test_where_no_lab_can_be_other_sites_are_named(monkeypatch: pytest.MonkeyPat
     told = r"the lab needs root\. Site local runs what this user can run"
     with pytest.raises(NotRunnable, match=told), open_site("lab"):
         pass
+
+
+# Stands for sudo: it says by a variable that it was there, and takes no word that ours do not give it.
+SUDO = """#!/bin/sh
+[ "$1 $2 $3" = "-n -H --" ] || { echo "sudo: usage" >&2; exit 1; }
+shift 3; BECAME=root exec "$@"
+"""
+
+
+def test_a_login_with_sudo_has_everything_done_as_root(tmp_path: Path) -> None:
+    (tmp_path / "sudo").write_text(SUDO)
+    (tmp_path / "sudo").chmod(0o755)
+    large, there = tmp_path / "large", tmp_path / "there/large"
+    large.write_bytes(os.urandom(300_000))
+    with serving(tmp_path, into=("env", f"PATH={tmp_path}:/usr/bin:/bin")) as login:
+        for sudo in (True, False):
+            hosts = {"server": {**login.machine, "sudo": sudo}}
+            told = yaml.safe_dump({"name": "one", "known_hosts": str(login.known_hosts), "hosts": hosts})
+            inventory = _inventory(tmp_path, told)
+            with open_hosts(inventory, inventory.hosts) as opened:
+                host = opened["server"]
+                became = host.run(("sh", "-c", 'echo "$BECAME"'), timeout_s=10).stdout.decode().strip()
+                assert became == ("root" if sudo else "")
+                host.put_file(large, str(there))
+                assert host.get(str(there)) == large.read_bytes()
+                assert [path.name for path in there.parent.iterdir()] == ["large"]
+                there.unlink()
+                with pytest.raises(CommandFailed, match="mkdir"):
+                    host.put_file(large, f"{large}/below-a-file")
+
+
+@pytest.mark.parametrize("said", ["a password is required", "a terminal is required to read the password", "not found"])
+def test_a_login_that_sudo_asks_is_told_what_lets_it(tmp_path: Path, said: str) -> None:
+    (tmp_path / "sudo").write_text(f"#!/bin/sh\necho 'sudo: {said}' >&2; exit 1\n")
+    (tmp_path / "sudo").chmod(0o755)
+    with serving(tmp_path, into=("env", f"PATH={tmp_path}:/usr/bin:/bin")) as login:
+        told = {"name": "one", "known_hosts": str(login.known_hosts), "hosts": {"server": {**login.machine, "sudo": True}}}
+        inventory = _inventory(tmp_path, yaml.safe_dump(told))
+        with (
+            open_hosts(inventory, inventory.hosts) as opened,
+            pytest.raises(SiteError, match=f"server: sudo executes no command .* it says 'sudo: {said}': let the login do so"),
+        ):
+            opened["server"].run(("true",), timeout_s=10)
+
+
+@pytest.mark.parametrize(
+    ("address", "length", "device", "refused"),
+    [
+        ("198.18.64.77", 32, "theirs0", True), ("198.18.64.129", 25, "docker0", True), ("198.18.64.1", 16, "lan", True),
+        ("198.18.0.11", 16, "eth0", False), ("198.18.64.1", 24, "infrabench1", False), ("192.0.2.1", 24, "eth0", False),
+    ],
+)  # fmt: skip
+def test_an_address_of_others_in_the_guests_network_is_named(
+    address: str, length: int, device: str, refused: bool
+) -> None:
+    shown = [{"ifname": device, "addr_info": [{"family": "inet", "local": address, "prefixlen": length}]}, {"ifname": "x"}]
+    host = Scripted(lambda argv, stdin: (0, json.dumps(shown).encode()), name="server")
+    expected = pytest.raises(SiteError, match=f"server: its device {device} has an address in the guests' network")
+    with expected if refused else nullcontext():
+        check_range(host, IPv4Network("198.18.64.0/24"))
+    check_range(Scripted(lambda argv, stdin: (127, b"not found")), IPv4Network("198.18.64.0/24"))

@@ -22,7 +22,7 @@ PODS = (
 )  # fmt: skip
 # Profiles beyond the three that every study has.
 FURTHER = {
-    "cnis": {"factors"}, "containers": {"brief", "load"}, "runtimes": {"forty"},
+    "cnis": {"factors", "services"}, "containers": {"brief", "load"}, "runtimes": {"forty"},
     "storage": {"crosscheck", "long", "network"},
 }  # fmt: skip
 POOLS = {"storage": 3}  # deployments of `quick` where six are too long: wide intervals, and the notebook says so

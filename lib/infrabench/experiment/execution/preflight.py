@@ -30,6 +30,17 @@ from infrabench.experiment.design.design import Design, Treatment
 SPARE = 1.1  # a disk that is filled to the last byte measures something else
 MIB = 2**20
 LISTENS = "0A"  # state of a socket in /proc/net/tcp
+KNOCK_S = 6.0  # of three packets one arrives, or none is let through
+# $1: an address, $2: a port on which nothing listens yet: to be refused is an answer.
+_KNOCK = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], int(sys.argv[2])), float(sys.argv[3])).close()
+except ConnectionRefusedError:
+    pass
+except OSError as error:
+    sys.exit(error.strerror or "no answer")
+"""
 
 
 class Checked(NamedTuple):
@@ -66,6 +77,7 @@ def check(
     """
     refused, absent = dict[str, str](), dict[Treatment, str]()
     versions: dict[str, dict[str, str]] = {name: {} for name in deployments}
+    ways: dict[str, str | None] = {}  # from the client to each system: None, or what is wrong
     for name, workload in workloads.items():
         for system, deployment in deployments.items():
             reason = workload.supported(deployment)
@@ -76,6 +88,10 @@ def check(
                 absent |= {(system, name, scenario): why for scenario, why in placeless.items()}
                 if role is not None:
                     versions[system][name], reason = _version(workload, targets[role])
+                if role == "client" and (ports := _ports(design, name)):
+                    if system not in ways:  # one port tells of all: what is dropped is dropped by address
+                        ways[system] = _cut_off(targets["client"], targets["server"], min(ports))
+                    reason = reason or ways[system]
             if reason is not None:
                 refused[name] = f"{system}: {reason}"
                 break
@@ -193,9 +209,31 @@ def _version(workload: Workload, target: Target) -> tuple[str, str | None]:
         return "", f"the tool on {target.role} {target.host.name} does not tell its version: {error}"
 
 
+def _ports(design: Design, name: str) -> set[int]:
+    """Return the ports on which the server of a workload is to listen."""
+    return {case.params["port"] for case in design.cases if case.workload == name and "port" in case.params}
+
+
+def _cut_off(client: Target, server: Target, port: int) -> str | None:
+    """Return None, or that the client gets no answer from where the server of a workload is to listen."""
+    if not server.address or client.host is server.host:
+        return None
+    argv = ("python3", "-c", _KNOCK, server.address, str(port), str(KNOCK_S))
+    result = client.run(argv, timeout_s=KNOCK_S + 10)
+    if result.ok:
+        return None
+    why = (result.stderr or result.stdout).decode("utf-8", "replace").strip() or result.ending
+    where, carrier = client.host.name, server.host.name
+    return (
+        f"{where} does not reach it ({why.splitlines()[-1]}). Does a packet filter on {carrier} drop what is forwarded? "
+        "Let through there what goes to and comes from the guests' network (iptables -I FORWARD -d NETWORK -j ACCEPT, "
+        "and -s)"
+    )
+
+
 def _port_taken(design: Design, name: str, target: Target) -> str | None:
     """Return None, or that something listens inside the target already on a port that the workload's server needs."""
-    ports = {case.params["port"] for case in design.cases if case.workload == name and "port" in case.params}
+    ports = _ports(design, name)
     if not ports:
         return None
     sockets = target.run(("sh", "-c", "cat /proc/net/tcp /proc/net/tcp6 2>/dev/null"), timeout_s=20).stdout.decode()

@@ -35,6 +35,12 @@ from infrabench.machines.hosts.child_process import LineStream
 CONNECT_S = 5.0
 KEEPALIVE_S = 2
 DEAD_AFTER_S = 8.0
+FLUSH_S = 60.0  # for the end of a large file to reach a slow disk
+# $1: a path, $2: how many bytes come. The end of a connection looks like that of a file.
+_TAKE_FILE = """
+mkdir -p "$(dirname "$1")" && cat >"$1.part" || exit
+[ "$(wc -c <"$1.part")" -eq "$2" ] && mv "$1.part" "$1"
+"""
 # Environment variables that commands on this machine get, beside those of our own.
 PASSED_ON = frozenset({
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME",
@@ -191,13 +197,17 @@ def _describe_ssh_config(address: str) -> str:
 
 
 class SSHHost:
-    """A machine reached over one SSH connection that Fabric opens; its host key must be known."""
+    """A machine reached over one SSH connection that Fabric opens; its host key must be known.
+
+    With `sudo`, all commands run as root, by the login's right to sudo without a password.
+    """
 
     def __init__(
         self, name: str, address: str, *, user: str = "root", port: int = 22, key: Path | None = None,
-        known_hosts: Path | None = None, gateway: SSHHost | None = None,
+        known_hosts: Path | None = None, gateway: SSHHost | None = None, sudo: bool = False,
     ) -> None:  # fmt: skip
         self.name = name
+        self._sudo = sudo
         self.address = address
         self._gateway = gateway
         connect: dict[str, object] = {"banner_timeout": CONNECT_S, "auth_timeout": CONNECT_S}
@@ -281,7 +291,7 @@ class SSHHost:
             with _close_if_silent(transport):
                 channel = transport.open_session(timeout=CONNECT_S + DEAD_AFTER_S)
                 channel.settimeout(CONNECT_S + DEAD_AFTER_S)
-                channel.exec_command(remote_shell.command_line(script))
+                channel.exec_command(remote_shell.command_line(script, sudo=self._sudo))
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise SiteError(f"{self.name}: cannot run a command: {self._said(error)}. Is the host up?") from error
         return channel
@@ -338,18 +348,29 @@ class SSHHost:
             raise CommandFailed(result, self.name)
 
     def put_file(self, source: Path, path: str) -> None:
-        """Copy a large file to `path` by SFTP; `SiteError` when the host stops taking it."""
-        self.run(("mkdir", "-p", os.path.dirname(path)), timeout_s=10)
+        """Copy a large file to `path`, whole or not at all; `SiteError` when the host stops taking it."""
+        argv = ("sh", "-c", _TAKE_FILE, "sh", path, str(source.stat().st_size))
+        started, begin = time.time(), time.monotonic()
+        channel = self._channel(f"exec {shlex.join(argv)}")
+        out, err = bytearray(), bytearray()
         try:
-            with _close_if_silent(self._transport()):
-                copier = self._connection.sftp()
-            copier.get_channel().settimeout(CONNECT_S + DEAD_AFTER_S)
-            copier.put(str(source), f"{path}.part")
+            try:
+                with source.open("rb") as file:
+                    while chunk := file.read(child_process.CHUNK):
+                        channel.sendall(chunk)
+                channel.shutdown_write()
+            except OSError:  # a command that has no room takes no more, and says so
+                if not channel.exit_status_ready():
+                    raise
+            finished = ssh_channel.drain(channel, out, err, time.monotonic() + FLUSH_S)
+            status = channel.recv_exit_status() if finished else None
         except (paramiko.SSHException, OSError, EOFError) as error:
             why = str(error) or "no answer"
             raise SiteError(f"{self.name}: {source} cannot be copied to {path}: {why}") from error
-        result = self.run(("mv", f"{path}.part", path), timeout_s=10)
-        if not result.ok:
+        finally:
+            ssh_channel.close(channel)
+        if status != 0:
+            result = Result(argv, status, bytes(out), bytes(err), started, time.monotonic() - begin, not finished)
             raise CommandFailed(result, self.name)
 
     def get(self, path: str) -> bytes:

@@ -2,7 +2,8 @@
 
 SSH carries one string, and the account's login shell reads it: a POSIX shell, csh or fish. They agree only on words in
 single quotes that hold no quote, backslash pair, exclamation mark or line break. So the script is written with octal
-escapes for those, in pieces that csh takes for words, and ``printf`` of the POSIX shell decodes it.
+escapes for those, in pieces that csh takes for words, and ``printf`` of the POSIX shell decodes it. An account that is
+not root's may have ``/bin/sh`` started by sudo, which asks nothing and sets the home of root.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 
 DECODE = 'eval "$(printf %b "$@")"'
+SUDO = "sudo -n -H -- "
 PIECE = 500  # characters: csh has words of at most 1024
 ESCAPED = frozenset("'\\!")
 READY, NO_TIMEOUT = "infrabench: ready", "infrabench: no timeout"
 CHECK = f"timeout -k 1 5 true >/dev/null 2>&1 && echo '{READY}' || echo '{NO_TIMEOUT}'"
 
 
-def command_line(script: str) -> str:
-    """Return the string for SSH that lets ``/bin/sh`` execute `script`, whatever the login shell is."""
+def command_line(script: str, *, sudo: bool = False) -> str:
+    """Return the string for SSH that lets ``/bin/sh`` execute `script`, whatever the login shell is.
+
+    `sudo`: as root, by the account's right to that.
+    """
     pieces, length = [""], 0
     for sign in script:
         escaped = sign in ESCAPED or not (" " <= sign <= "~")
@@ -29,7 +34,7 @@ def command_line(script: str) -> str:
             length = 0
         pieces[-1] += coded
         length += len(coded)
-    return f"exec /bin/sh -c '{DECODE}' sh " + " ".join(f"'{piece}'" for piece in pieces)
+    return f"exec {SUDO if sudo else ''}/bin/sh -c '{DECODE}' sh " + " ".join(f"'{piece}'" for piece in pieces)
 
 
 def timed_command(argv: Sequence[str], timeout_s: float, environment: Mapping[str, str]) -> str:
@@ -64,6 +69,11 @@ def find_problem(output: bytes, errors: bytes) -> str:
                 "let its start files (.bashrc, .cshrc, config.fish) print nothing where nobody types"
             )
     said = " ".join(f"{text} {errors.decode('utf-8', 'replace')}".split())[:200]
+    if "sudo: " in said:
+        return (
+            f"sudo executes no command there without being asked, it says {said!r}: let the login do so (in "
+            "/etc/sudoers.d: LOGIN ALL=(ALL) NOPASSWD: ALL), or log in as root"
+        )
     return (
         f"its login shell does not execute /bin/sh, it says {said or 'nothing'!r}: give the account a shell that takes "
         "commands"

@@ -34,8 +34,8 @@ LARGEST = 2**24  # bytes of outputs: those of other things may be many
 LONGEST_VALUE = 4096  # characters
 MOST_HOSTS = 1000
 SHAPE = (
-    f"An inventory is made of an output {OUTPUT}: a list of objects with address, role and, where needed, user, key, "
-    "port, site, gateway, name."
+    f"An inventory is made of an output {OUTPUT}: a list of objects with address, role and, where needed, user, sudo, "
+    "key, port, site, gateway, name."
 )
 KNOWN = ("name", "role", "roles", "site", *FIELDS)
 

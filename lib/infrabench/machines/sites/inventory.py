@@ -39,21 +39,27 @@ def _plain(path: object) -> object:
 File = Annotated[Path, BeforeValidator(_plain)]
 
 
-class Machine(BaseModel):
-    """How a host is reached."""
+class Gateway(BaseModel):
+    """How a host is reached through which others are."""
 
     model_config = ConfigDict(extra="forbid")
     address: Address
     user: Login = "root"
     port: int = Field(22, ge=1, le=65535)
     key: File | None = None
-    gateway: Name | None = None
 
     @field_validator("address")
     @classmethod
     def _shorten(cls, address: str) -> str:
         """Return an IPv6 address in its one short form: that of SSH's files of known hosts."""
         return str(IPv6Address(address)) if ":" in address else address
+
+
+class Machine(Gateway):
+    """How a host is reached, and whether its login is made root by sudo."""
+
+    gateway: Name | None = None
+    sudo: bool = False
 
 
 class ClusterMachine(Machine):
@@ -85,7 +91,7 @@ class Inventory(BaseModel):
     model_config = ConfigDict(extra="forbid")
     name: Name
     hosts: dict[Literal["server", "client"], Machine]
-    gateways: dict[Name, Machine] = {}
+    gateways: dict[Name, Gateway] = {}
     known_hosts: File | None = None  # else SSH's own
     guest_network: IPv4Network = GUEST_NETWORK  # the client is given a route to it through the server
     clusters: dict[Name, Team] = {}  # by system
@@ -107,7 +113,7 @@ def parse_inventory(path: Path, data: object) -> Inventory:
         faults = error.errors(include_input=False, include_url=False, include_context=False)
         told = "; ".join(f"{'.'.join(str(part)[:60] for part in item['loc'])}: {item['msg']}" for item in faults[:10])
         told += f"; and {len(faults) - 10} more" if len(faults) > 10 else ""
-        raise SiteError(f"{path}: {told}. A host takes address, user, port, key and gateway; no password.") from error
+        raise SiteError(f"{path}: {told}. A host takes {', '.join(Machine.model_fields)}; no password.") from error
     if "server" not in inventory.hosts:
         raise SiteError(f"{path}: no host has the role server; write one under hosts: server")
     if unknown := {each.gateway for each in inventory.machines().values() if each.gateway} - set(inventory.gateways):
@@ -130,7 +136,7 @@ def open_hosts(inventory: Inventory, machines: Mapping[str, Machine]) -> Iterato
     known = inventory.known_hosts.expanduser() if inventory.known_hosts else None
     with ExitStack() as stack:
 
-        def open_host(name: str, each: Machine, gateway: SSHHost | None = None) -> SSHHost:
+        def open_host(name: str, each: Gateway, gateway: SSHHost | None = None, sudo: bool = False) -> SSHHost:
             key = each.key.expanduser() if each.key else None
             if key is not None and not os.access(key, os.R_OK):
                 raise SiteError(f"{name}: the key file {each.key} cannot be read. Name another under key")
@@ -138,13 +144,16 @@ def open_hosts(inventory: Inventory, machines: Mapping[str, Machine]) -> Iterato
                 fault = f"{name}: the key file {each.key} is open to others (mode {mode:o})"
                 raise SiteError(f"{fault}. Try: chmod 600 on it")
             host = SSHHost(
-                name, each.address, user=each.user, port=each.port, key=key, known_hosts=known, gateway=gateway
-            )
+                name, each.address, user=each.user, port=each.port, key=key, known_hosts=known, gateway=gateway,
+                sudo=sudo,
+            )  # fmt: skip
             stack.callback(host.close)
             return host
 
         gateways = {name: open_host(name, each) for name, each in inventory.gateways.items()}
-        yield {name: open_host(name, each, gateways.get(each.gateway or "")) for name, each in machines.items()}
+        yield {
+            name: open_host(name, each, gateways.get(each.gateway or ""), each.sudo) for name, each in machines.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)

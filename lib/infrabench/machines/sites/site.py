@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from ipaddress import IPv4Network, ip_interface
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +26,7 @@ from infrabench.machines.sites.platforms import Say, find_platforms
 
 ROUTE_PROTOCOL = "198"  # of our routes, in `ip route`: tells one that a killed run left from an administrator's
 ROUTE_S = 20.0
+OWN_LINKS = "infrabench"  # what our bridges' names begin with
 # Status 3: no route is needed, 4: not root, so none can be made. A name means to the client what its own resolver says;
 # guests have IPv4 alone, and so the route leads through an IPv4 address.
 _ADD_ROUTE = r"""
@@ -179,6 +181,8 @@ def _open_remote(inventory: Inventory, say: Say, holder: claims.Holder | None) -
         private = inventories.private(inventory)
         for host in hosts.values():
             private = dict.fromkeys(_addresses(host), host.name) | private
+        for host in hosts.values():
+            check_range(host, inventory.guest_network)
         facts = find_platforms().guest_image(say)
         if facts["guest_image"]:
             facts = {"guest_image": _upload_image(hosts["server"], facts["guest_image"], say)}
@@ -204,6 +208,22 @@ def _upload_image(host: Host, image: Mapping[str, str], say: Say) -> dict[str, s
         say(f"Copying the guest image to {host.name}")
         host_cache.copy(host, tar, name)
     return {"hash": image["hash"], "tar": f"{host_cache.FOLDER}/{name}"}
+
+
+def check_range(host: Host, network: IPv4Network) -> None:
+    """Raise `SiteError` where a device of the host that is not ours has an address in the guests' network.
+
+    What is sent to a guest would go to somebody else, or the guest would take his address.
+    """
+    shown = host.run(("ip", "-json", "-4", "address", "show"), timeout_s=ROUTE_S)
+    for link in json.loads(shown.stdout) if shown.ok else ():
+        for each in link.get("addr_info", ()):
+            own = ip_interface(f"{each['local']}/{each['prefixlen']}")
+            if (own in network or own.network.subnet_of(network)) and not link["ifname"].startswith(OWN_LINKS):
+                raise SiteError(
+                    f"{host.name}: its device {link['ifname']} has an address in the guests' network {network}. Name a "
+                    "range that nobody uses as guest_network in the inventory"
+                )
 
 
 @contextmanager

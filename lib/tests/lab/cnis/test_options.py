@@ -13,19 +13,25 @@ from infrabench_platforms.lab import go_tools, node_groups
 
 SPEC = DeploySpec("test", Limits(memory_bytes=256 * 2**20), "198.18.64.10")
 OVERLAYS = {"flannel": "flannel.1", "cilium": "cilium_vxlan"}
+# How many rules lead to services.
+RULES = "exec 2>&-; iptables-save -t nat | grep -c KUBE-SVC; nft list table ip kube-proxy | grep -c dnat; true"
 SERVICES = {"nftables": "kube-proxy (nftables)", "kpr": "the CNI itself, no kube-proxy"}
 
 
 @pytest.mark.parametrize(
-    "name", ["flannel-direct", "flannel-nftables", "cilium-direct", "cilium-nftables", "cilium-kpr"]
-)
+    "name",
+    [
+        "flannel-direct", "flannel-nftables", "flannel-1000-services", "flannel-nftables-1000-services",
+        "cilium-direct", "cilium-nftables", "cilium-kpr", "cilium-1000-services", "cilium-kpr-1000-services",
+    ],
+)  # fmt: skip
 def test_an_option_is_what_its_name_says_and_new_connections_are_measured(lab_site: Site, name: str) -> None:
     system, workload = registry.system(name), registry.workload("netperf")
     try:
         go_tools.make((*node_groups.TOOLS, *system.CNI.parts))  # type: ignore[attr-defined]
     except NotRunnable as error:
         pytest.skip(f"not run: {error}")
-    cni, _, option = name.partition("-")
+    cni, _, option = name.removesuffix("-1000-services").partition("-")
     with system.deploy(lab_site, SPEC) as made, watching([], {}) as monitor:
         able, targets = made.facts["capabilities"], made.targets
         overlay = {} if option == "direct" else {"overlay": OVERLAYS[cni]}
@@ -35,9 +41,10 @@ def test_an_option_is_what_its_name_says_and_new_connections_are_measured(lab_si
         assert (OVERLAYS[cni] in shown) is bool(overlay)
         assert (able["mss_bytes"] == 1448) is (option == "direct")  # nothing is taken off for a header
         assert able["service"] == SERVICES.get(option, "kube-proxy (iptables)")
-        rules = "iptables-save -t nat | grep -c KUBE-SVC || true; nft list table ip kube-proxy | grep -c dnat || true"
-        by_iptables, by_nft = targets["worker1"].check(("sh", "-c", f"exec 2>&-; {rules}"), timeout_s=20).split()
-        assert (int(by_iptables) > 0, int(by_nft) > 0) == (option == "direct", option == "nftables")
+        assert able["idle_services"] == (1000 if name.endswith("-1000-services") else 0)
+        found = targets["worker1"].check(("sh", "-c", RULES), timeout_s=20).split()
+        by_iptables, by_nft = (int(number) > able["idle_services"] for number in found)
+        assert (by_iptables, by_nft) == (option in ("", "direct"), option == "nftables")
         bench = Bench(preflight.roles(lab_site, made), monitor, {}, Guards(None, None, None, None))
         for interface in ("primary", "service"):
             params = {

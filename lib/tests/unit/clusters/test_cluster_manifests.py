@@ -112,3 +112,15 @@ def test_roles_have_addresses_of_their_own_on_the_second_network() -> None:
     assert len(set(lasts)) == len(lasts)
     assert all(ipaddress.ip_address(f"198.18.100.{last}") for last in lasts)
     assert {last for _, _, multus, last in _cni.ROLES.values() if not multus} == {0}
+
+
+def test_every_idle_service_has_an_endpoint_of_its_own_that_the_controller_need_not_make() -> None:
+    made = pods.idle_services(3, "198.19.0.4")
+    services, slices = made[0::2], made[1::2]
+    names = [each["metadata"]["name"] for each in services]
+    assert len(set(names)) == 3
+    for service, endpoints in zip(services, slices, strict=True):
+        assert "selector" not in service["spec"]
+        assert endpoints["metadata"]["labels"] == {"kubernetes.io/service-name": service["metadata"]["name"]}
+        assert endpoints["endpoints"][0]["addresses"] == ["198.19.0.4"]
+        assert endpoints["ports"] == service["spec"]["ports"]

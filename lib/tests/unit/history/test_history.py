@@ -171,6 +171,18 @@ def test_what_got_better_fails_only_where_any_change_is_to(tmp_path: Path) -> No
     assert set(unexplained(found, both=True)["session"]) == {PLANTED}
 
 
+@pytest.mark.parametrize(
+    ("levels", "stands"),
+    [((0.0, -0.05), [True]), ((0.0, -0.05, -0.03), [True, True]), ((0.0, -0.05, 0.0), [False, True]),
+     ((0.0, -0.05, 0.05), [False, True]), ((0.0, -0.02, -0.05), [True, True])],
+    ids=["the last", "in part made good", "made good", "more than that", "twice"],
+)  # fmt: skip
+def test_a_change_stands_until_it_is_made_good(levels: tuple[float, ...], stands: list[bool]) -> None:
+    segments = [(number, number + 1, level, level - 0.005, level + 0.005) for number, level in enumerate(levels)]
+    sizes = np.diff(levels)
+    assert [history._stands(segments, place, size) for place, size in enumerate(sizes)] == stands
+
+
 def test_the_error_of_a_session_is_that_of_its_deployments_where_it_has_several() -> None:
     noise = np.random.default_rng(5).normal(0, 0.01, (2, 2, 12))
 

@@ -131,15 +131,16 @@ def test_the_command_prints_an_inventory(tmp_path: Path, capsys: Any, monkeypatc
     assert "no Slurm allocation here" in capsys.readouterr().err
     for name, value in JOB.items():
         monkeypatch.setenv(name, value)
-    assert cli.main(["hosts", "inventory", "slurm", "--user", "root", "--key", "~/.ssh/cluster", "--port", "2222"]) == 0
+    how = ("--user", "admin", "--sudo", "--key", "~/.ssh/cluster", "--port", "2222")
+    assert cli.main(["hosts", "inventory", "slurm", *how]) == 0
     file = tmp_path / "hosts.yml"
     file.write_text(capsys.readouterr().out)
     found = read_file(file)
     assert isinstance(found, Inventory)
     assert found.name == "slurm-4711"
     assert {role: host.address for role, host in found.hosts.items()} == {"server": "node1", "client": "node2"}
-    assert {(host.user, host.port, str(host.key)) for host in found.hosts.values()} == {
-        ("root", 2222, "~/.ssh/cluster"),
+    assert {(host.user, host.sudo, host.port, str(host.key)) for host in found.hosts.values()} == {
+        ("admin", True, 2222, "~/.ssh/cluster"),
     }  # fmt: skip
     monkeypatch.setenv("SLURM_JOB_NODELIST", "node1,node2,node3,node4,node5")
     assert cli.main(["hosts", "inventory", "slurm", "--out", str(tmp_path), "--name", "night"]) == 0

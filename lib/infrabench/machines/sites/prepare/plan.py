@@ -250,7 +250,10 @@ def make_plan(plan: HostPlan, survey: HostSurvey, *, updated: bool = False) -> H
             problems.append(f"it is {survey.title}: packages are installed on Debian and Ubuntu only{lacks}")
         return replace(plan, survey=survey, problems=tuple(problems), after=survey)
     if needs.root and survey.root != "yes":
-        problems.append(f"clusters and storage are made as root, and the login is {survey.login}: log in as root")
+        problems.append(
+            f"clusters and storage are made as root, and the login is {survey.login}: log in as root, or with "
+            "sudo: true"
+        )
     packages, depends = _lacking_packages(plan, survey, updated, problems), 0
     updates = not updated and (plan.update or (bool(packages) and not survey.lists))
     if not updates:

@@ -1,0 +1,134 @@
+"""Hosts that others use as well: what is theirs stays, what is in the way is named, a login that is not root's will do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infrabench.core import Host
+from infrabench.ledger import catalogue, records
+from infrabench.machines.sites.inventory import Inventory, open_hosts
+from infrabench.machines.sites.site import read_file
+from infrabench_platforms import lab
+from tests.support.started_commands import end_command, start_command
+
+# Of a host that somebody works on: containers of two engines, a network and a volume, rules, a route, a service.
+THEIRS = """
+set -e
+cd / && tar -ch bin/sleep $(ldd /bin/sleep | grep -o '/lib[^ ]*') | docker import - theirs:1 >/dev/null
+docker network create --subnet 192.0.2.0/25 theirs >/dev/null
+docker run -d --name web --network theirs --volume theirs:/data theirs:1 /bin/sleep infinity >/dev/null
+lxc-execute -n theirs -d -- sleep infinity
+iptables -N THEIRS; iptables -A THEIRS -s 203.0.113.0/24 -j DROP; iptables -A FORWARD -j THEIRS
+ip route add blackhole 203.0.113.0/24
+systemd-run --quiet --unit=theirs sleep infinity
+"""
+STATE = """
+docker inspect --format '{{.Id}} {{.State.StartedAt}} {{.State.Status}}' $(docker ps -aq)
+docker network ls -q --no-trunc | sort; docker volume ls -q; docker image ls -q --no-trunc | sort
+lxc-ls -1; lxc-info -n theirs -s -p -H
+ip -o -4 address | awk '{print $2, $4}'; ip route show table all; ip rule; iptables-save | grep -v '^[#:]'
+cat /proc/sys/net/ipv4/ip_forward; awk '{print $5, $9}' /proc/self/mountinfo | sort
+getent passwd; ls /run; systemctl list-units --state=running --plain --no-legend | awk '{print $1}' | grep -v session-
+"""
+# A login as clouds give one: keys, and sudo without a password.
+LOGIN = """
+set -e
+useradd --create-home --shell /bin/bash admin
+mkdir /home/admin/.ssh && cp /root/.ssh/authorized_keys /home/admin/.ssh/ && chown -R admin /home/admin/.ssh
+echo 'admin ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/admin
+"""
+ASKED = ("run", "containers", "--profile", "smoke", "--runs", "2", "--systems", "native", "docker", "lxc")
+
+
+@pytest.fixture(scope="module")
+def inventory() -> Iterator[Path]:
+    """Two hosts of one's own, on which others work."""
+    try:
+        yield lab.keep_hosts("shared")[0]
+    finally:
+        lab.down()
+
+
+@pytest.fixture(scope="module")
+def hosts(inventory: Path) -> Iterator[dict[str, Host]]:
+    found = read_file(inventory)
+    assert isinstance(found, Inventory)
+    with open_hosts(found, found.hosts) as opened:
+        for host in opened.values():
+            _do(host, LOGIN)
+        _do(opened["server"], THEIRS)
+        yield dict(opened)
+
+
+def _do(host: Host, text: str) -> str:
+    result = host.run(("sh", "-s"), timeout_s=60, stdin=text.encode())
+    assert result.ok, result.stderr
+    return result.stdout.decode()
+
+
+def test_a_login_with_sudo_measures_as_root_does_and_what_is_of_others_stays(
+    inventory: Path, hosts: dict[str, Host], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
+    file = tmp_path / "hosts.yml"
+    file.write_text(inventory.read_text().replace("user: root", "user: admin, sudo: true"))
+    before = {name: _do(host, STATE) for name, host in hosts.items() if name == "server"}
+    workloads = ("sysbench-cpu", "web", "startup")
+    status, said = end_command(
+        start_command(*ASKED, "--workloads", *workloads, "--site", str(file), "--session", "sudo")
+    )
+    assert status == 0, said
+    folder = catalogue.home() / "data/runs/containers/sudo"
+    states = [records.read_trial(folder, name).state for name in records.recorded(folder)]
+    assert states.count("ok") == 2 * 3 * len(workloads)
+    assert {name: _do(host, STATE) for name, host in hosts.items() if name == "server"} == before
+    assert "198.18.0." not in (folder / "session.json").read_text()
+
+
+def test_a_login_that_sudo_asks_for_a_password_is_told_so(
+    inventory: Path, hosts: dict[str, Host], tmp_path: Path
+) -> None:
+    _do(hosts["server"], "mv /etc/sudoers.d/admin /root/")
+    try:
+        file = tmp_path / "hosts.yml"
+        file.write_text(inventory.read_text().replace("user: root", "user: admin, sudo: true"))
+        status, said = end_command(start_command(*ASKED, "--workloads", "sysbench-cpu", "--site", str(file)))
+        assert status != 0
+        assert "server: sudo executes no command there without being asked, it says 'sudo: a password is required'" in said
+    finally:
+        _do(hosts["server"], "mv /root/admin /etc/sudoers.d/")
+
+
+def test_a_filter_that_drops_what_is_forwarded_is_named_before_the_first_trial(
+    inventory: Path, hosts: dict[str, Host], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
+    _do(hosts["server"], "iptables -I FORWARD -d 198.18.64.0/24 -j DROP")
+    try:
+        status, said = end_command(
+            start_command(*ASKED, "--workloads", "sysbench-cpu", "web", "--site", str(inventory), "--session", "dropped")
+        )
+    finally:
+        _do(hosts["server"], "iptables -D FORWARD -d 198.18.64.0/24 -j DROP")
+    assert status == 0, said
+    assert "web: not run: native: client does not reach it" in said
+    assert "Does a packet filter on server drop what is forwarded?" in said
+    folder = catalogue.home() / "data/runs/containers/dropped"
+    assert {trial.workload for trial in records.read_plan(folder)} == {"sysbench-cpu"}
+
+
+@pytest.mark.parametrize("where", ["server", "client"])
+def test_an_address_of_others_in_the_guests_range_is_named_before_anything_starts(
+    inventory: Path, hosts: dict[str, Host], where: str
+) -> None:
+    _do(hosts[where], "ip link add theirs0 type bridge; ip addr add 198.18.64.77/32 dev theirs0")
+    try:
+        status, said = end_command(start_command(*ASKED, "--workloads", "sysbench-cpu", "--site", str(inventory)))
+    finally:
+        _do(hosts[where], "ip link del theirs0")
+    assert status != 0
+    assert f"{where}: its device theirs0 has an address in the guests' network 198.18.64.0/24" in said
+    assert "198.18.64.77" not in said
