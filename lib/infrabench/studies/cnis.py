@@ -6,8 +6,8 @@ Multus' second interface, services and policies; and two points of reference, th
 that joins the pods of one node only (`bridge`). A scenario that a system has no place for is left out for that system.
 
 The profile `factors` asks what a CNI's options change: routes in place of VXLAN (`-direct`), kube-proxy by nftables in
-place of iptables (`-nftables`), no kube-proxy at all (`cilium-kpr`); and whether they change both CNIs alike. `services` does so on a
-cluster where others have a thousand services (`-1000-services`).
+place of iptables (`-nftables`), no kube-proxy at all (`cilium-kpr`); and whether they change both CNIs alike.
+`services` asks it on a cluster where others have a thousand services (`-1000-services`).
 
 A scenario is named ``PROTOCOL WAY PLACEMENT``; without a way it is the first interface of a pod that Multus made, each
 end on a processor of its own (``free``: where the scheduler puts it; ``one-cpu``: both on one, which shows the length

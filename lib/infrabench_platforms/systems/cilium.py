@@ -3,8 +3,8 @@
 Services stay with kube-proxy, as they are with every other CNI here. Factors of their own: ``cilium-direct`` routes
 between nodes and encapsulates nothing, ``cilium-nftables`` differs from ``cilium`` by kube-proxy's mode, and
 ``cilium-kpr`` has no kube-proxy at all (Cilium's "kube-proxy replacement"): there a BPF program at a cgroup's sockets
-chooses a service's pod when a client connects, and no packet is translated afterwards. ``cilium-1000-services`` has that
-many services of others.
+chooses a service's pod when a client connects, and no packet is translated afterwards. ``cilium-1000-services`` has
+that many services of others.
 """
 
 from __future__ import annotations

@@ -52,7 +52,9 @@ def test_a_client_that_gets_no_answer_from_a_guest_is_told_where_to_look() -> No
     silent = Scripted(lambda argv, stdin: (1, b"timed out\n"), name="load")
     told = preflight._cut_off(Target("client", silent), server, 18000)
     assert told is not None
-    assert told.startswith("load does not reach it (timed out). Does a packet filter on carrier drop what is forwarded?")
+    assert told.startswith(
+        "load does not reach it (timed out). Does a packet filter on carrier drop what is forwarded?"
+    )
     assert silent.asked[0][-3:] == ("198.18.64.10", "18000", str(preflight.KNOCK_S))
 
 

@@ -238,11 +238,17 @@ def test_a_login_that_sudo_asks_is_told_what_lets_it(tmp_path: Path, said: str) 
     (tmp_path / "sudo").write_text(f"#!/bin/sh\necho 'sudo: {said}' >&2; exit 1\n")
     (tmp_path / "sudo").chmod(0o755)
     with serving(tmp_path, into=("env", f"PATH={tmp_path}:/usr/bin:/bin")) as login:
-        told = {"name": "one", "known_hosts": str(login.known_hosts), "hosts": {"server": {**login.machine, "sudo": True}}}
+        told = {
+            "name": "one",
+            "known_hosts": str(login.known_hosts),
+            "hosts": {"server": {**login.machine, "sudo": True}},
+        }
         inventory = _inventory(tmp_path, yaml.safe_dump(told))
         with (
             open_hosts(inventory, inventory.hosts) as opened,
-            pytest.raises(SiteError, match=f"server: sudo executes no command .* it says 'sudo: {said}': let the login do so"),
+            pytest.raises(
+                SiteError, match=f"server: sudo executes no command .* it says 'sudo: {said}': let the login do so"
+            ),
         ):
             opened["server"].run(("true",), timeout_s=10)
 
@@ -257,7 +263,10 @@ def test_a_login_that_sudo_asks_is_told_what_lets_it(tmp_path: Path, said: str) 
 def test_an_address_of_others_in_the_guests_network_is_named(
     address: str, length: int, device: str, refused: bool
 ) -> None:
-    shown = [{"ifname": device, "addr_info": [{"family": "inet", "local": address, "prefixlen": length}]}, {"ifname": "x"}]
+    shown = [
+        {"ifname": device, "addr_info": [{"family": "inet", "local": address, "prefixlen": length}]},
+        {"ifname": "x"},
+    ]
     host = Scripted(lambda argv, stdin: (0, json.dumps(shown).encode()), name="server")
     expected = pytest.raises(SiteError, match=f"server: its device {device} has an address in the guests' network")
     with expected if refused else nullcontext():

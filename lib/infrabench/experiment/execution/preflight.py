@@ -225,8 +225,8 @@ def _cut_off(client: Target, server: Target, port: int) -> str | None:
     why = (result.stderr or result.stdout).decode("utf-8", "replace").strip() or result.ending
     where, carrier = client.host.name, server.host.name
     return (
-        f"{where} does not reach it ({why.splitlines()[-1]}). Does a packet filter on {carrier} drop what is forwarded? "
-        "Let through there what goes to and comes from the guests' network (iptables -I FORWARD -d NETWORK -j ACCEPT, "
+        f"{where} does not reach it ({why.splitlines()[-1]}). Does a packet filter on {carrier} drop what is forwarded?"
+        " Let through there what goes to and comes from the guests' network (iptables -I FORWARD -d NETWORK -j ACCEPT, "
         "and -s)"
     )
 

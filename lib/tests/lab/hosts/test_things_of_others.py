@@ -1,4 +1,4 @@
-"""Hosts that others use as well: what is theirs stays, what is in the way is named, a login that is not root's will do."""
+"""Hosts that others use as well: what is theirs stays, what is in the way is named, a login with sudo will do."""
 
 from __future__ import annotations
 
@@ -97,7 +97,9 @@ def test_a_login_that_sudo_asks_for_a_password_is_told_so(
         file.write_text(inventory.read_text().replace("user: root", "user: admin, sudo: true"))
         status, said = end_command(start_command(*ASKED, "--workloads", "sysbench-cpu", "--site", str(file)))
         assert status != 0
-        assert "server: sudo executes no command there without being asked, it says 'sudo: a password is required'" in said
+        assert (
+            "server: sudo executes no command there without being asked, it says 'sudo: a password is required'" in said
+        )
     finally:
         _do(hosts["server"], "mv /root/admin /etc/sudoers.d/")
 
@@ -109,7 +111,9 @@ def test_a_filter_that_drops_what_is_forwarded_is_named_before_the_first_trial(
     _do(hosts["server"], "iptables -I FORWARD -d 198.18.64.0/24 -j DROP")
     try:
         status, said = end_command(
-            start_command(*ASKED, "--workloads", "sysbench-cpu", "web", "--site", str(inventory), "--session", "dropped")
+            start_command(
+                *ASKED, "--workloads", "sysbench-cpu", "web", "--site", str(inventory), "--session", "dropped"
+            )
         )
     finally:
         _do(hosts["server"], "iptables -D FORWARD -d 198.18.64.0/24 -j DROP")

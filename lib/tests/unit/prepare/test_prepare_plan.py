@@ -151,7 +151,7 @@ OLD = {**HAS.installed, "clang": "1:14-1"}
         ({**BARE, "files": (), "simulate": _only_alone},
          "installing apache2 apache2-utils clang python3 is refused by apt: E: held broken? packages"),
         ({"needs": Needs({"python3": "python3"}, root=True), "files": (), "root": "sudo", "login": "me"},
-         "clusters and storage are made as root, and the login is me: log in as root"),
+         "clusters and storage are made as root, and the login is me: log in as root, or with sudo: true"),
         ({"nr_open": 4096}, "its kernel allows 4096 open files, 16384 are needed: raise fs.nr_open"),
         ({**BARE, "machine": "aarch64"}, "ib-x come with the guest image, and its programs are for x86_64, not for "
          "aarch64: steer from such a machine"),
