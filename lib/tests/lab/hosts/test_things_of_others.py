@@ -17,10 +17,11 @@ from tests.support.started_commands import end_command, start_command
 # Of a host that somebody works on: containers of two engines, a network and a volume, rules, a route, a service.
 THEIRS = """
 set -e
-cd / && tar -ch bin/sleep $(ldd /bin/sleep | grep -o '/lib[^ ]*') | docker import - theirs:1 >/dev/null
+cd / && tar -ch bin/sleep $(ldd /bin/sleep | grep -o '/lib[^ ]*' | cut -c2-) >/root/theirs.tar
+for engine in docker podman; do $engine import /root/theirs.tar theirs:1 >/dev/null 2>&1; done
 docker network create --subnet 192.0.2.0/25 theirs >/dev/null
 docker run -d --name web --network theirs --volume theirs:/data theirs:1 /bin/sleep infinity >/dev/null
-lxc-execute -n theirs -d -- sleep infinity
+podman run -d --name theirs --network none theirs:1 /bin/sleep infinity >/dev/null
 iptables -N THEIRS; iptables -A THEIRS -s 203.0.113.0/24 -j DROP; iptables -A FORWARD -j THEIRS
 ip route add blackhole 203.0.113.0/24
 systemd-run --quiet --unit=theirs sleep infinity
@@ -28,7 +29,7 @@ systemd-run --quiet --unit=theirs sleep infinity
 STATE = """
 docker inspect --format '{{.Id}} {{.State.StartedAt}} {{.State.Status}}' $(docker ps -aq)
 docker network ls -q --no-trunc | sort; docker volume ls -q; docker image ls -q --no-trunc | sort
-lxc-ls -1; lxc-info -n theirs -s -p -H
+podman inspect --format '{{.Id}} {{.State.StartedAt}} {{.State.Status}}' theirs; podman image ls -q --no-trunc
 ip -o -4 address | awk '{print $2, $4}'; ip route show table all; ip rule; iptables-save | grep -v '^[#:]'
 cat /proc/sys/net/ipv4/ip_forward; awk '{print $5, $9}' /proc/self/mountinfo | sort
 getent passwd; ls /run; systemctl list-units --state=running --plain --no-legend | awk '{print $1}' | grep -v session-
