@@ -37,7 +37,7 @@ getent passwd; ls /run; systemctl list-units --state=running --plain --no-legend
 # A login as clouds give one: keys, and sudo without a password.
 LOGIN = """
 set -e
-useradd --create-home --shell /bin/bash admin
+useradd --create-home --shell /bin/bash --password '*' admin  # not locked, which sshd would refuse
 mkdir /home/admin/.ssh && cp /root/.ssh/authorized_keys /home/admin/.ssh/ && chown -R admin /home/admin/.ssh
 echo 'admin ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/admin
 """
@@ -118,11 +118,10 @@ def test_a_filter_that_drops_what_is_forwarded_is_named_before_the_first_trial(
         )
     finally:
         _do(hosts["server"], "iptables -D FORWARD -d 198.18.64.0/24 -j DROP")
-    assert status == 0, said
-    assert "web: not run: native: client does not reach it" in said
+    assert status == 1, said
+    assert "web on native: client does not reach it" in said
     assert "Does a packet filter on server drop what is forwarded?" in said
-    folder = catalogue.home() / "data/runs/containers/dropped"
-    assert {trial.workload for trial in records.read_plan(folder)} == {"sysbench-cpu"}
+    assert not list((catalogue.home() / "data/runs/containers").glob("dropped/trials/*"))
 
 
 @pytest.mark.parametrize("where", ["server", "client"])
