@@ -40,6 +40,7 @@ set -e
 useradd --create-home --shell /bin/bash --password '*' admin  # not locked, which sshd would refuse
 mkdir /home/admin/.ssh && cp /root/.ssh/authorized_keys /home/admin/.ssh/ && chown -R admin /home/admin/.ssh
 echo 'admin ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/admin
+echo "127.0.1.1 $(hostname)" >>/etc/hosts  # sudo complains of a host that does not know itself
 """
 ASKED = ("run", "containers", "--profile", "smoke", "--runs", "2", "--systems", "native", "docker", "lxc")
 
