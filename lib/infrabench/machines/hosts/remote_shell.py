@@ -66,8 +66,8 @@ def find_problem(output: bytes, errors: bytes) -> str:
             shown = " ".join(f"{text.replace(mark, ' ')} {errors.decode('utf-8', 'replace')}".split())[:200]
             if shown.startswith("sudo: "):
                 return (
-                    f"sudo prints {shown!r} with every command, which would be taken for output of the command: mend what "
-                    "it complains of (a name that cannot be resolved wants a line in /etc/hosts)"
+                    f"sudo prints {shown!r} with every command, which would be taken for output of the command: mend "
+                    "what it complains of (a name that cannot be resolved wants a line in /etc/hosts)"
                 )
             return (
                 f"its login shell prints {shown!r} with every command, which would be taken for output of the command: "
