@@ -32,7 +32,8 @@ docker network ls -q --no-trunc | sort; docker volume ls -q; docker image ls -q 
 podman inspect --format '{{.Id}} {{.State.StartedAt}} {{.State.Status}}' theirs; podman image ls -q --no-trunc
 ip -o -4 address | awk '{print $2, $4}'; ip -4 route show table all; ip rule; iptables-save | grep -v '^[#:]'
 cat /proc/sys/net/ipv4/ip_forward; awk '{print $5, $9}' /proc/self/mountinfo | sort
-getent passwd; ls /run; systemctl list-units --state=running --plain --no-legend | awk '{print $1}' | grep -v session-
+getent passwd; ls /run
+systemctl list-units --state=running --plain --no-legend | awk '{print $1}' | grep -vE '^(session-|netavark)'
 """
 # A login as clouds give one: keys, and sudo without a password.
 LOGIN = """
