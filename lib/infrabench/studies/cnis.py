@@ -67,8 +67,14 @@ PODS = (
     Case("pod-network", "multus", {"multus": True}, seconds=POD_S),
     Case("pod-network", "plain", {"multus": False}, seconds=POD_S),
 )
+OF_THE_PAPER = ("flannel", "cilium", "bridge", "host")  # and two points of reference
+OPTIONS = (
+    "flannel-direct", "flannel-nftables", "flannel-1000-services", "flannel-nftables-1000-services",
+    "cilium-direct", "cilium-nftables", "cilium-kpr", "cilium-1000-services", "cilium-kpr-1000-services",
+)  # fmt: skip
 SMOKE = Profile(
     blocks=2,
+    systems=OF_THE_PAPER,
     cases=(
         _tcp(NODE),
         _tcp(NODES),
@@ -127,6 +133,7 @@ LONG = {"seconds": 30, "omit_s": 5}
 PAPER = Profile(
     blocks=30,
     deployments=6,
+    systems=OF_THE_PAPER,
     cases=(
         *(_tcp(place, streams=streams, **LONG) for place in (NODE, NODES) for streams in (1, 4)),
         *(_tcp(place, way, **LONG) for way in ("service", "plain", "policy", "free") for place in (NODE, NODES)),
@@ -142,7 +149,7 @@ STUDY = Study(
     name="cnis",
     title="What does Cilium cost or save, compared with Flannel, under Multus?",
     baseline="flannel",
-    systems=("flannel", "cilium", "bridge", "host"),
+    systems=(*OF_THE_PAPER, *OPTIONS),
     profiles={"smoke": SMOKE, "quick": QUICK, "factors": FACTORS, "services": SERVICES, "paper": PAPER},
     # Of one pod. No CPU list: what a CNI does is done by the nodes' kernel and daemons, outside any pod.
     limits=Limits(memory_bytes=512 * MIB),

@@ -38,9 +38,11 @@ UNUSED: Mapping[str, Callable[[Mapping[str, Any], str, str], bool]] = {
 }
 OTHERS: Mapping[tuple[str, Any], Any] = {
     ("test", "TCP_RR"): "UDP_RR", ("test", "UDP_RR"): "TCP_RR", ("test", "TCP_STREAM"): "TCP_RR",
+    ("test", "TCP_CRR"): "TCP_RR",
     ("test", "oltp_read_write"): "oltp_read_only", ("test", "oltp_read_only"): "oltp_read_write",
     ("path", "nbd"): "rbd", ("path", "rbd"): "nbd", ("path", "kernel"): "nbd",
     ("load", "pairs"): "first", ("load", "first"): "pairs", ("cpus", "free"): "one", ("cpus", "apart"): "free",
+    ("cpus", "one"): "free",
     ("damage", "one"): "both", ("damage", "both"): "one", ("damage", "none"): "one",
     ("disk", "drawn"): "0", ("disk", "0"): "1", ("disk", "1"): "0", ("program", "auto"): "y-cruncher",
     ("protocol", "tcp"): "udp", ("protocol", "udp"): "tcp",

@@ -245,11 +245,11 @@ done
 def test_names_are_completed_as_the_guide_says() -> None:
     guide = (ROOT / "docs/command-line.md").read_text()
     (switch,) = re.findall(r"^    (eval .*)$", guide, re.MULTILINE)
-    typed = ("session sh", "session show lab-quick-2026-11-kno", "plan cnis --systems cil")
+    typed = ("session sh", "session show lab-quick-2026-11-kno", "plan cnis --systems bri")
     lines = [f"{BIN}/infrabench {each}" for each in typed]
     argv = ["bash", "-euc", COMPLETE, "bash", switch.replace(".venv/bin", str(BIN)), *lines]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert [line.split() for line in done.stdout.splitlines()] == [
-        ["show"], ["lab-quick-2026-11-known"], ["cilium"]
+        ["show"], ["lab-quick-2026-11-known"], ["bridge"]
     ]  # fmt: skip

@@ -126,7 +126,7 @@ def test_the_cnis_study_has_what_the_paper_has_and_what_it_lacks():
 def test_the_profiles_of_the_cnis_study_have_the_same_ways():
     study = registry.study("cnis")
     smoke, quick, paper = (session.request(study, profile=name) for name in ("smoke", "quick", "paper"))
-    assert smoke.systems == study.systems
+    assert smoke.systems == paper.systems == study.systems[:4]
     assert quick.systems == ("flannel", "cilium", "host")
     assert {case.workload for case in smoke.cases} == {case.workload for case in paper.cases}
     ways = [{" ".join(case.scenario.split()[1:-1]) for case in each.cases} for each in (smoke, paper)]

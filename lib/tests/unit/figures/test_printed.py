@@ -31,6 +31,7 @@ def test_there_are_figures_of_every_recorded_study() -> None:
     # by their study, not by their folder
     called = {
         "aa": "containers-aa-docker",
+        "factors": "cnis-options",
         "racks": "racks-containers",
         "versions": "containers",
         "engines": "containers",
