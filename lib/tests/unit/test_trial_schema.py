@@ -82,7 +82,8 @@ def test_every_recorded_trial_is_valid() -> None:
             count += 1
         assert count
 
-    check_each(check_one, catalogue.recorded())
+    newest = [name for name, path in catalogue.recorded().items() if path.parent.name != "debian12"]
+    check_each(check_one, newest)
 
 
 def test_trials_that_failed_are_valid(tmp_path: Any) -> None:
