@@ -85,7 +85,7 @@ def turn_layers(found: Results) -> Results:
     rows = turned[found.table["system"].map(high).isin(list(beside))]
     return analyse_view(
         found, rows, "options", systems=[*dict.fromkeys((base[1], *(low[name] for name in found.systems)))],
-        baseline=base[1], not_run={}, not_applicable=[],
+        baseline=base[1], not_run=_absent_pairs(found), not_applicable=[],
     )  # fmt: skip
 
 
@@ -119,8 +119,14 @@ def cross_layers(found: Results) -> Results:
     systems = [name for name in dict.fromkeys((base[1], *(low[name] for name in found.systems))) if name in there]
     return analyse_view(
         found, crossed[list(found.table.columns)], "crossed", systems=systems or [base[1]], baseline=base[1],
-        not_run={}, not_applicable=[],
+        not_run=_absent_pairs(found), not_applicable=[],
     )  # fmt: skip
+
+
+def _absent_pairs(found: Results) -> dict[str, str]:
+    """Return the pairs that were not run, as ``LOW with HIGH``, and why: a low layer may have run with another one."""
+    split = {name: _split(name) for name in found.data["not_run"]}
+    return {f"{low} with {high}": found.data["not_run"][name] for name, (high, low) in split.items()}
 
 
 def _by_layer(found: Results) -> tuple[dict[str, str], dict[str, str], tuple[str, str]]:

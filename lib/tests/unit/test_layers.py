@@ -10,7 +10,7 @@ import pytest
 from infrabench.analysis import layers
 from infrabench.analysis import results as analysis
 from infrabench.core import DesignError
-from infrabench.notebook import session_figures
+from infrabench.notebook import sections, session_figures
 from tests.support.analysis_fixtures import NOTHING_MISSING, results_of
 from tests.support.runtimes_fixtures import NO_KATA, write_session
 
@@ -124,6 +124,13 @@ def test_a_lost_trial_is_lost_to_every_ratio_that_it_was_part_of(wide: analysis.
     rows = crossed.contrasts[(crossed.contrasts["workload"] == "pods-pi") & (crossed.contrasts["system"] == "crun")]
     assert rows["reason"].str.contains("3 of 6 failed").all()
     assert rows["verdict"].eq("not comparable").all()
+
+
+def test_a_pair_that_was_not_run_is_named_beside_the_others(quick: analysis.Results) -> None:
+    missing = {f"kata with {high}": NO_KATA for high in ("containerd", "crio")}
+    for view in (layers.turn_layers(quick), layers.cross_layers(quick)):
+        assert view.data["not_run"] == missing
+        assert f"kata with crio: not run: {NO_KATA}" in sections.answer(view).text
 
 
 def test_systems_without_a_second_layer_have_the_default(quick: analysis.Results) -> None:
