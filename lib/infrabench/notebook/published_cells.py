@@ -149,7 +149,7 @@ def compare_published(found: Results) -> pd.DataFrame:
     was not measured is not comparable, with ``n_pairs`` 0 and its ``reason``.
     """
     measured = against_published(found)
-    systems = [*found.systems, *found.data["not_run"]]
+    systems = [*found.systems, *found.data["not_run"], derived_metrics.MEAN]
     absent = unmeasured(measured, LETTERS.get(str(found.data["study"]), "none"), dict.fromkeys(systems))
     absent["reason"] = [f"not measured: {_absence(found, row)}" for row in absent.itertuples(index=False)]
     return pd.concat([measured, absent, compare_ratios(found)], ignore_index=True).astype({"n_pairs": "int64"})

@@ -1,6 +1,7 @@
 """Every result that the five papers print, and what of ours stands beside it, or why nothing does.
 
-What stands where is what each study's notebook shows: published ratios, printed cells, bounds and the composite score.
+What stands where is what each study's notebook shows: published ratios, printed cells, bounds, statements and the
+composite score.
 ``coverage.toml`` has what is printed a second time, and the reasons for the rest.
 """
 
@@ -15,19 +16,23 @@ from functools import cache
 import pandas as pd
 
 from infrabench.analysis import tables
-from infrabench.analysis.published import derived_metrics, score
+from infrabench.analysis.published import derived_metrics, score, statements
 from infrabench.analysis.published.comparison import WORDS, plain, targets
 from infrabench.analysis.published.printed_numbers import EXPERIMENTS, NO_RESULTS, numbers, published, read_toml
-from infrabench.analysis.results import Results, Shown, listed
+from infrabench.analysis.results import Results, Shown, absence, listed
+from infrabench.analysis.session_data import open_session
 from infrabench.analysis.tables import columns, notation
 from infrabench.core import InfrabenchError
 from infrabench.ledger import catalogue
 from infrabench.notebook import api
-from infrabench.notebook.published_cells import compare_published, compare_values, read_cells
+from infrabench.notebook.published_cells import LETTERS, compare_published, compare_values, read_cells
+from infrabench.notebook.published_measured import statement_sentence
 from infrabench.notebook.sections import fold, join
 from infrabench.notebook.session_tables import results
 
 SCORE = "A.overall.percent.{}.000"  # id of an engine's printed score
+LEAD, LEADING = "A.overall.advantage.lxd.000", ("lxd", "lxc")  # by how much one is printed to lead the other
+AT_THEIR_SIZES = "papers"  # folder of the recorded sessions at the papers' sizes, of whatever study
 COLUMNS = ("number", "printed", "of", "where", "session", "ours", "agreement", "why not", "printed again")
 
 
@@ -68,10 +73,14 @@ def cover(sessions: Sequence[Results]) -> pd.DataFrame:
 def show_coverage(out: str = "out") -> Shown:
     """Return what the recorded session of each study has beside every printed result: counts, and the table.
 
-    The table is written to files too.
+    So have those recorded at the papers' sizes, in a folder of their own. The table is written to files too.
     """
     wanted = [api.request(study, profile="quick") for study, _ in EXPERIMENTS.values()]
-    rows = cover([results(api.run_or_load(each, mode="load")) for each in wanted])
+    loaded = [api.run_or_load(each, mode="load") for each in wanted]
+    loaded += [
+        open_session(catalogue.find(AT_THEIR_SIZES, name)) for name in sorted(catalogue.recorded(AT_THEIR_SIZES))
+    ]
+    rows = cover([results(each) for each in loaded])
     caption = "Every printed result, and what of ours stands beside it, or why nothing does."
     tables.save(rows, catalogue.home() / out / "tables" / "published", "coverage", caption)
     short = rows[["number", "printed", "ours", "agreement", "why not"]]
@@ -126,17 +135,35 @@ def find_counterparts(found: Results) -> Iterator[Counterpart]:
     for (key, metric), cells in judged.groupby(["key", "metric"], sort=False):
         counts = ", ".join(f"{word} in {count}" for word, count in cells["verdict"].value_counts().items())
         yield Counterpart(ids[key], name, f"{notation.metric_title(metric)}: {counts} of {len(cells)} cells")
+    yield from _statements(found, name)
     yield from _scores(found, name)
+
+
+def _statements(found: Results, name: str) -> Iterator[Counterpart]:
+    said = statements.judge_statements(found.table, found.data["margins"])
+    for each in statements.statements():
+        rows = said[said["key"] == each.key]
+        if each.key.partition(".")[0] != LETTERS.get(str(found.data["study"])):
+            continue
+        for number in each.printed:
+            if rows.empty:
+                yield Counterpart(number, name, "", reason=absence(found, each.workload))
+            else:
+                yield Counterpart(number, name, statement_sentence(rows))
 
 
 def _scores(found: Results, name: str) -> Iterator[Counterpart]:
     try:
-        forms = score.measure_score(found.table).scores
+        measured = score.measure_score(found.table)
     except InfrabenchError:  # not a session of engines, or not one of all four rows
         return
-    for row in forms[forms["form"] == "printed"].itertuples(index=False):
+    for row in measured.scores[measured.scores["form"] == "printed"].itertuples(index=False):
         text = f"{row.system}: {' '.join(notation.estimate(row.score, row.low, row.high, null=100))} %"
         yield Counterpart(SCORE.format(plain(row.system)), name, f"composite score as printed, {text}")
+    for row in measured.leads.itertuples(index=False):
+        if (row.ahead, row.behind) == LEADING:
+            text = " ".join(notation.estimate(row.points, row.low, row.high, null=0))
+            yield Counterpart(LEAD, name, f"composite score, corrected, {row.ahead} over {row.behind}: {text} points")
 
 
 def find_first(number: str) -> str:

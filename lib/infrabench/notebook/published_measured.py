@@ -12,6 +12,7 @@ import pandas as pd
 from infrabench.analysis.published import derived_metrics, score
 from infrabench.analysis.published.comparison import WORDS, plain
 from infrabench.analysis.published.printed_numbers import numbers
+from infrabench.analysis.published.statements import judge_statements, statements
 from infrabench.analysis.results import (
     Results,
     Shown,
@@ -72,7 +73,8 @@ def published_metrics(found: Results) -> Shown:
     """Return the metrics that the papers define otherwise than our tools, and whether what they promise is kept.
 
     The average of the four memory kernels, the web server's time per request and the time to FTP's first byte, each
-    as a ratio with its verdict; then the papers' limits of the latter two, for every system.
+    as a ratio with its verdict; then the papers' limits of the latter two, for every system, and what the papers say of
+    several engines or loads at once.
 
     >>> ib.published_metrics(results)
     """
@@ -101,7 +103,33 @@ def published_metrics(found: Results) -> Shown:
             "What the papers say that a value stays below, and ours: kept where the whole 95 % interval is below it."
         )
         shown.append(fold("Every limit and every system", kept(found, rows, "published-limits", caption)))
-    return join(*shown)
+    return join(*shown, *_statements(found))
+
+
+def _statements(found: Results) -> list[Shown]:
+    judged, told = judge_statements(found.table, found.data["margins"]), []
+    for each in statements():
+        rows = judged[judged["key"] == each.key]
+        said = statement_sentence(rows) if len(rows) else f"not measured: {absence(found, each.workload)}"
+        told.append(f"{each.quote}: {said}.")
+    shown = [paragraph("What the papers say of several engines or loads at once, by our ratios:"), listed(told)]
+    if not judged.empty:
+        caption = "Ratios of ours that a statement of the papers is about, and whether each is as it says."
+        rows = columns.write(
+            judged.merge(pd.DataFrame([{"key": s.key, "said": s.quote, "note": s.note} for s in statements()])), SAID
+        )
+        shown.append(fold("Every statement and every ratio", kept(found, rows, "published-statements", caption)))
+    return shown
+
+
+def statement_sentence(rows: pd.DataFrame) -> str:
+    """Return in how many ratios a statement of the papers is kept, and between which two these are."""
+    words = ", ".join(f"{word} in {count}" for word, count in rows["verdict"].value_counts().items())
+    what = f"{rows['workload'].iloc[0]}, {notation.metric_title(rows['metric'].iloc[0])}"
+    there = rows.dropna(subset="ratio").sort_values("ratio")
+    ends = [f"{each.ratio_of}: {' '.join(columns.both(each, 'ratio', null=1))}" for each in there.itertuples()]
+    between = f"; {' to '.join(dict.fromkeys([ends[0], ends[-1]]))}" if ends else ""
+    return f"{what}: {words} of {len(rows)} ratios{between}"
 
 
 def _limit_sentence(bound: float, cells: pd.DataFrame) -> str:
@@ -126,6 +154,14 @@ LIMITS: columns.Columns = {
     **columns.words("system"), "n": lambda row: str(row.n), "mean": lambda row: _time(row.mean),
     columns.CI: lambda row: f"{_time(row.mean_low)} to {_time(row.mean_high)}", "max": lambda row: _time(row.max),
     "limit": lambda row: _time(row.bound), **columns.words("verdict", "note"), "printed in": lambda row: row.where,
+}  # fmt: skip
+
+
+SAID: columns.Columns = {
+    "said": lambda row: row.said, **columns.words("workload"), "metric": lambda row: notation.metric_title(row.metric),
+    "ratio of": lambda row: row.ratio_of, "n": lambda row: str(row.n_pairs),
+    "ratio": lambda row: columns.both(row, "ratio", null=1)[0],
+    columns.CI: lambda row: columns.both(row, "ratio", null=1)[1], **columns.words("verdict", "reason", "note"),
 }  # fmt: skip
 
 

@@ -7,7 +7,8 @@ that joins the pods of one node only (`bridge`). A scenario that a system has no
 
 The profile `factors` asks what a CNI's options change: routes in place of VXLAN (`-direct`), kube-proxy by nftables in
 place of iptables (`-nftables`), no kube-proxy at all (`cilium-kpr`); and whether they change both CNIs alike.
-`services` asks it on a cluster where others have a thousand services (`-1000-services`).
+`services` asks it on a cluster where others have a thousand services (`-1000-services`), with what the CNI's programs
+take while nobody uses the network. `migrated` asks whether it matters that the same nodes had the other CNI before.
 
 A scenario is named ``PROTOCOL WAY PLACEMENT``; without a way it is the first interface of a pod that Multus made, each
 end on a processor of its own (``free``: where the scheduler puts it; ``one-cpu``: both on one, which shows the length
@@ -63,6 +64,10 @@ def _case(workload: str, name: str, place: str, way: str, took: float, **given: 
     )
 
 
+def _agents(seconds: float, settle_s: float, took: float) -> Case:
+    return Case("cni-agents", "idle", {"seconds": seconds, "settle_s": settle_s}, seconds=took)
+
+
 PODS = (
     Case("pod-network", "multus", {"multus": True}, seconds=POD_S),
     Case("pod-network", "plain", {"multus": False}, seconds=POD_S),
@@ -71,6 +76,7 @@ OF_THE_PAPER = ("flannel", "cilium", "bridge", "host")  # and two points of refe
 OPTIONS = (
     "flannel-direct", "flannel-nftables", "flannel-1000-services", "flannel-nftables-1000-services",
     "cilium-direct", "cilium-nftables", "cilium-kpr", "cilium-1000-services", "cilium-kpr-1000-services",
+    "flannel-migrated", "cilium-migrated",
 )  # fmt: skip
 SMOKE = Profile(
     blocks=2,
@@ -127,8 +133,20 @@ SERVICES = Profile(
         "flannel", "flannel-1000-services", "flannel-nftables", "flannel-nftables-1000-services",
         "cilium", "cilium-1000-services", "cilium-kpr", "cilium-kpr-1000-services",
     ),
-    cases=(_rr("tcp", NODES, "service one-cpu"), _crr(NODES, "one-cpu"), _crr(NODES, "service one-cpu")),
+    cases=(
+        _rr("tcp", NODES, "service one-cpu"),
+        _crr(NODES, "one-cpu"),
+        _crr(NODES, "service one-cpu"),
+        _agents(10.0, 5.0, 24.0),
+    ),
 )  # fmt: skip
+# Does it matter that the nodes had the other CNI before, as they had in the paper?
+MIGRATED = Profile(
+    blocks=12,
+    deployments=6,
+    systems=("flannel", "flannel-migrated", "cilium", "cilium-migrated"),
+    cases=(_tcp(NODE), _tcp(NODES), _udp(NODES, "max"), _rr("tcp", NODES, "one-cpu"), _crr(NODES, "service one-cpu")),
+)
 LONG = {"seconds": 30, "omit_s": 5}
 PAPER = Profile(
     blocks=30,
@@ -141,6 +159,7 @@ PAPER = Profile(
         *(_udp(place, rate, **LONG) for place in (NODE, NODES) for rate in RATES),
         *(_rr(protocol, place, seconds=30) for protocol in ("tcp", "udp") for place in (NODE, NODES)),
         *(_rr("tcp", NODES, way, seconds=30) for way in ("second", "service", "plain", "one-cpu", "free")),
+        _agents(30.0, 5.0, 65.0),
         *PODS,
     ),
 )
@@ -150,7 +169,14 @@ STUDY = Study(
     title="What does Cilium cost or save, compared with Flannel, under Multus?",
     baseline="flannel",
     systems=(*OF_THE_PAPER, *OPTIONS),
-    profiles={"smoke": SMOKE, "quick": QUICK, "factors": FACTORS, "services": SERVICES, "paper": PAPER},
+    profiles={
+        "smoke": SMOKE,
+        "quick": QUICK,
+        "factors": FACTORS,
+        "services": SERVICES,
+        "migrated": MIGRATED,
+        "paper": PAPER,
+    },
     # Of one pod. No CPU list: what a CNI does is done by the nodes' kernel and daemons, outside any pod.
     limits=Limits(memory_bytes=512 * MIB),
     primary=(("iperf3", "throughput_bit_per_s"), ("netperf", "latency_mean_s"), ("iperf3", "cpu_s_per_B")),
@@ -160,6 +186,8 @@ STUDY = Study(
         "latency_p99_s": 0.10,
         "setup_s": 0.10,
         "teardown_s": 0.10,
+        "agents_cpu_percent": 0.20,
+        "operator_cpu_percent": 0.20,
         "jitter_s": 0.20,
         "loss_percent": 0.20,
         "retransmits": 0.20,

@@ -14,7 +14,7 @@ from infrabench.core import Machines, NotRunnable
 from infrabench.machines.hosts import parallel
 from infrabench_platforms.clusters import workers
 from infrabench_platforms.clusters.cluster import Cluster, bring_up, wait_ready
-from infrabench_platforms.clusters.hosts import push, script
+from infrabench_platforms.clusters.hosts import PREFIX, push, script
 from infrabench_platforms.clusters.runtimes import CNI_BIN, CNI_CONFIG, PLAIN_CONFIG
 from infrabench_platforms.clusters.workers import Worker
 
@@ -27,6 +27,21 @@ MULTUS = {
     "kubeconfig": "/etc/kubernetes/network.conf", "capabilities": {"portMappings": True}, "logLevel": "error",
     "logFile": "/var/log/infrabench/multus.log",
 }  # fmt: skip
+# What a CNI's own clean-up removes of it on a node: its program, configuration ($1), devices and what hangs on others.
+# Rules of packet filters and settings stay, as they do there. $2 ..: units
+_REMOVE = """
+set -eu
+file=$1; shift
+for unit in "$@"; do systemctl stop "$unit"; rm "/etc/systemd/system/$unit.service"; done
+systemctl daemon-reload
+rm -rf "$file" /sys/fs/bpf/cilium /sys/fs/bpf/tc/globals/cilium_*
+for link in cni0 flannel.1 cilium_vxlan cilium_host; do
+  [ ! -e "/sys/class/net/$link" ] || ip link del "$link"
+done
+for link in /sys/class/net/*; do
+  case $(tc filter show dev "${link##*/}" ingress 2>/dev/null) in *cil_*) tc qdisc del dev "${link##*/}" clsact;; esac
+done
+"""
 MULTUS_CONFIG = f"{CNI_CONFIG}/00-multus.conf"  # runtimes take the first file of the folder
 
 
@@ -50,6 +65,14 @@ class CNI:
     needs: tuple[tuple[str, str], ...] = ()  # shell tests that must hold on a worker, each with what to do else
     # Its unit on a worker, and the Go module whose version is the CNI's (none: it is no program of its own).
     program: tuple[str, str] | None = None
+    operator: str = ""  # its unit on the control node
+    before: CNI | None = None  # that the same nodes had first
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Units on a worker that join its pods and lead to services."""
+        own = [self.program[0]] if self.program else []
+        return tuple(f"{PREFIX}{name}" for name in (*own, *(["kube-proxy"] if self.proxy else [])))
 
 
 # Of a CNI that differs from another by what others have on its cluster, or by kube-proxy's mode.
@@ -69,11 +92,7 @@ def standing(
     """
     wanted = tuple(dict.fromkeys((*handlers, "plain"))) if multus else tuple(handlers)
     cluster = bring_up(machines, runtime, wanted, cni.proxy)
-    for worker in cluster.workers:
-        for test, remedy in cni.needs:
-            if not worker.host.run(("sh", "-c", test), timeout_s=20).ok:
-                raise NotRunnable(f"{cni.name} on {worker.host.name}: {remedy}")
-    cni.install(cluster)
+    _install(cluster, cni)
     if multus:
         install_multus(cluster, machines.tools["multus"], cni.config)
     else:  # shown to the runtime in place: containerd misses a file that is moved in
@@ -81,6 +100,30 @@ def standing(
         parallel.run_all(lambda worker: script(worker.host, 'cat "$1" >"$2"', *paths), cluster.workers)
     wait_ready(cluster)
     return cluster
+
+
+def migrate(cluster: Cluster, before: CNI, cni: CNI) -> None:
+    """Put a CNI in the place of the one that a cluster had `before`, on the same nodes and under the same Multus.
+
+    The cluster has no pods. Raises as `standing`.
+    """
+    assert cluster.machines is not None
+    if before.operator:
+        script(cluster.kubectl.host, _REMOVE, "", f"{PREFIX}{before.operator}")
+    own = [f"{PREFIX}{before.program[0]}"] if before.program else []
+    config = f"{PLAIN_CONFIG}/{before.config}"
+    parallel.run_all(lambda worker: script(worker.host, _REMOVE, config, *own), cluster.workers)
+    _install(cluster, cni)
+    install_multus(cluster, cluster.machines.tools["multus"], cni.config)
+    wait_ready(cluster)
+
+
+def _install(cluster: Cluster, cni: CNI) -> None:
+    for worker in cluster.workers:
+        for test, remedy in cni.needs:
+            if not worker.host.run(("sh", "-c", test), timeout_s=20).ok:
+                raise NotRunnable(f"{cni.name} on {worker.host.name}: {remedy}")
+    cni.install(cluster)
 
 
 def install_multus(cluster: Cluster, multus: str, config: str) -> None:

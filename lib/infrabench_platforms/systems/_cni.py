@@ -16,7 +16,7 @@ from typing import Any
 from infrabench.core import CommandFailed, Deployment, DeploySpec, Host, NotRunnable, ProvisionError, Site, Target, wait
 from infrabench_platforms.clusters import hosts, pods, remote, workers
 from infrabench_platforms.clusters.cluster import Cluster, Kubectl, list_programs, make_resume
-from infrabench_platforms.clusters.cni import CNI, standing
+from infrabench_platforms.clusters.cni import CNI, migrate, standing
 from infrabench_platforms.systems import _namespace
 
 OWN = "a cluster of its own: one control node, two workers"
@@ -78,7 +78,11 @@ class System:
 def _deploy(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
     """Yield the pods of a new cluster."""
     with site.machines(cni.name, cni.parts) as machines:
-        cluster = standing(machines, cni)
+        cluster = standing(machines, cni.before or cni)
+        if cni.before:
+            _populated(cluster, spec, cni.before, machines.images["tools"][0])
+            _namespace.remove(cluster.kubectl)
+            migrate(cluster, cni.before, cni)
         made = _populated(cluster, spec, cni, machines.images["tools"][0])
         yield replace(made, pause=machines.pause, resume=make_resume(cluster, machines.resume))
 
@@ -157,7 +161,8 @@ def find_targets(
         made[role] = Target(role, host, prefix, addresses["primary"], addresses=addresses, devices=devices)
     for number, name in enumerate(("worker1", "worker2")):
         made[name] = _witness(cluster, cni, number)
-    made["control"] = Target("control", host, lifecycle=_lifecycle(cluster, spec, image))
+    operator = {"agents": (f"{hosts.PREFIX}{cni.operator}",)} if cluster.workers and cni.operator else {}
+    made["control"] = Target("control", host, lifecycle={**_lifecycle(cluster, spec, image), **operator})
     return made
 
 
@@ -194,7 +199,9 @@ def _witness(cluster: Cluster, cni: CNI, number: int) -> Target:
     return Target(
         role, worker.host, address=worker.host.address, devices={**devices, "uplink": hosts.uplink(worker.host)},
         counters=hosts.counters(worker.host) if cluster.machines.embedded else (),
-        lifecycle={"metrics": ("curl", "--silent", "--show-error", "--fail", worker.runtime.metrics)},
+        lifecycle={
+            "metrics": ("curl", "--silent", "--show-error", "--fail", worker.runtime.metrics), "agents": cni.agents,
+        },
     )  # fmt: skip
 
 
@@ -240,9 +247,10 @@ def _facts(
         }
         for node in cluster.kubectl.get("nodes")["items"]
     }
+    before = f", which {cni.before.name} joined before" if cni.before else ""
     has_second = "second" in targets["server"].addresses
     return {
-        "runs_on": OWN if cluster.machines else "a cluster as it was found",
+        "runs_on": OWN + before if cluster.machines else "a cluster as it was found",
         "version": _find_version(cluster, cni),
         "versions": versions,
         "image": image,

@@ -108,7 +108,7 @@ def _system(name: str, *, direct: bool = False, proxy: str = workers.IPTABLES, *
         name=name, parts=("cilium",), config=CONFIG, enforces=True, **joined, **of_proxy, programs=programs,
         install=partial(install, routing=DIRECT if direct else TUNNEL, kpr=not proxy), installed=installed,
         needs=(*_NEEDS, *(() if direct else (cni.NEEDS_VXLAN,))), program=("cilium-agent", "github.com/cilium/cilium"),
-        **more,
+        operator="cilium-operator", **more,
     ))  # fmt: skip
 
 

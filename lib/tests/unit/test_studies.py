@@ -14,7 +14,7 @@ from tests.support.workloads import CLIENT, LISTENS
 
 STUDIES = registry.names("studies")
 VERBS = ("create", "exec", "remove", "address", "create-plain", "metrics", "version", "population", "memory")
-LIFECYCLE = {**dict.fromkeys((*VERBS, "pods_reason"), ("true",)), **LISTENS}
+LIFECYCLE = {**dict.fromkeys((*VERBS, "pods_reason", "agents"), ("true",)), **LISTENS}
 ADDRESSES = dict.fromkeys(("primary", "second", "service"), "192.0.2.1")
 PODS = (
     "near", "far", "server-plain", "near-plain", "far-plain", "server-guarded", "worker1", "worker2", "control",
@@ -22,7 +22,7 @@ PODS = (
 )  # fmt: skip
 # Profiles beyond the three that every study has.
 FURTHER = {
-    "cnis": {"factors", "services"}, "containers": {"brief", "load"}, "runtimes": {"forty"},
+    "cnis": {"factors", "services", "migrated"}, "containers": {"brief", "load"}, "runtimes": {"forty"},
     "storage": {"crosscheck", "long", "network"},
 }  # fmt: skip
 POOLS = {"storage": 3}  # deployments of `quick` where six are too long: wide intervals, and the notebook says so
@@ -120,7 +120,7 @@ def test_the_cnis_study_has_what_the_paper_has_and_what_it_lacks():
     assert cases["pod-network", "plain"]["multus"] is False
     assert wanted.deployments >= 6
     for case in wanted.cases:  # the name says the placement
-        assert case.workload == "pod-network" or case.scenario.endswith(case.params["placement"])
+        assert case.workload in ("pod-network", "cni-agents") or case.scenario.endswith(case.params["placement"])
 
 
 def test_the_profiles_of_the_cnis_study_have_the_same_ways():

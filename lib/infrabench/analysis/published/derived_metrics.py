@@ -2,8 +2,9 @@
 
 The average of the four memory kernels is RAMspeed's: the arithmetic mean of their rates. The time per request is
 ApacheBench's mean of that name: users over requests per second. As not all users wait all of the time, it is no smaller
-than the mean of the requests' own times. Nothing is measured anew, so recorded sessions have both; and what a paper
-promises of a metric (`Bound`) is judged by its interval.
+than the mean of the requests' own times. What the papers print as the mean over the engines is a system of its own:
+its value in a block is the mean of theirs. Nothing is measured anew, so recorded sessions have all of them; and what a
+paper promises of a metric (`Bound`) is judged by its interval.
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from infrabench.analysis.published.comparison import targets
 from infrabench.analysis.published.formulas import filled
-from infrabench.analysis.published.printed_numbers import join_notes, numbers, read_toml
+from infrabench.analysis.published.printed_numbers import ENGINES, join_notes, numbers, read_toml
 from infrabench.stats import contrasts, estimates
 
 KERNELS = tuple(f"{kernel}_B_per_s" for kernel in ("copy", "scale", "add", "triad"))
 AVERAGE, PER_REQUEST = "average_B_per_s", "request_time_s"
 LIKE = {AVERAGE: "triad_B_per_s", PER_REQUEST: "requests_per_s"}  # whose equivalence margin it has
 KEPT, BROKEN, OPEN = "kept", "not kept", "cannot be told"
+MEAN = "mean of docker, lxc and lxd"  # a system of targets.toml
 NO_INTERVAL = "no interval: fewer than two values, or all of them alike"
 TRIAL = ["session", "trial"]
+CASE_OF_BLOCK = ["session", "block", "workload", "scenario"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +76,48 @@ def derive(table: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_index().reset_index(drop=True)
 
 
+def average_engines(table: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of the system `MEAN`, of those metrics whose mean over the engines is printed.
+
+    A block in which an engine has no value has none of the mean either, and counts as lost. Without all three engines
+    there is no row.
+    """
+    printed = {(each.workload, each.metric) for of in targets() for name, each in of.items() if name == MEAN}
+    every = pd.concat([table, derive(table).dropna(subset="metric")])
+    every = every[every["system"].isin(list(ENGINES)) & every["workload"].isin({workload for workload, _ in printed})]
+    if set(every["system"]) != set(ENGINES):
+        return every.iloc[:0]
+    asked = pd.Series(list(zip(every["workload"], every["metric"], strict=True)), index=every.index).isin(printed)
+    of_metric = [*CASE_OF_BLOCK, "metric"]
+    means = every[asked].groupby(of_metric)["value"].agg(["mean", "count"])
+    means = means.loc[means["count"] == len(ENGINES), "mean"].reset_index()
+    rows = every[asked].drop_duplicates(of_metric).merge(means, on=of_metric)
+    rows = rows.assign(value=rows["mean"])[table.columns]
+    lost = every[every["metric"].isna()].drop_duplicates(CASE_OF_BLOCK)
+    lost = lost[~pd.MultiIndex.from_frame(lost[CASE_OF_BLOCK]).isin(pd.MultiIndex.from_frame(rows[CASE_OF_BLOCK]))]
+    return pd.concat([rows, lost]).assign(system=MEAN).astype(table.dtypes)
+
+
+def extend_margins(margins: Mapping[str, float]) -> dict[str, float]:
+    """Return margins with those of the derived metrics, which are those of the metrics beneath."""
+    return {**margins, **{metric: margins[name] for metric, name in LIKE.items() if name in margins}}
+
+
 def contrasts_of(table: pd.DataFrame, baseline: str, margins: Mapping[str, float]) -> pd.DataFrame:
-    """Return the contrasts of the derived metrics (`infrabench.stats.contrasts`), with the margins of those beneath."""
-    own = {metric: margins[name] for metric, name in LIKE.items() if name in margins}
-    return contrasts(derive(table), baseline, {**margins, **own})
+    """Return the contrasts of the derived metrics (`infrabench.stats.contrasts`), with the margins of those beneath.
+
+    Those of `MEAN` are among them, in every metric whose mean is printed.
+    """
+    own = extend_margins(margins)
+    derived, means = derive(table), average_engines(table)
+    found = contrasts(derived, baseline, own)
+    if means.empty:
+        return found
+    alone = pd.concat([table, derived.dropna(subset="metric")])
+    alone = alone[(alone["system"] == baseline) & (alone["metric"].isin(means["metric"]) | alone["metric"].isna())]
+    alone = alone[alone["workload"].isin(means["workload"])]
+    of_means = contrasts(pd.concat([alone, means], ignore_index=True), baseline, own)
+    return pd.concat([found, of_means], ignore_index=True)
 
 
 def judge_bounds(table: pd.DataFrame) -> pd.DataFrame:

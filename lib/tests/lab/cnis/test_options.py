@@ -23,6 +23,7 @@ SERVICES = {"nftables": "kube-proxy (nftables)", "kpr": "the CNI itself, no kube
     [
         "flannel-direct", "flannel-nftables", "flannel-1000-services", "flannel-nftables-1000-services",
         "cilium-direct", "cilium-nftables", "cilium-kpr", "cilium-1000-services", "cilium-kpr-1000-services",
+        "flannel-migrated", "cilium-migrated",
     ],
 )  # fmt: skip
 def test_an_option_is_what_its_name_says_and_new_connections_are_measured(lab_site: Site, name: str) -> None:
@@ -38,14 +39,15 @@ def test_an_option_is_what_its_name_says_and_new_connections_are_measured(lab_si
         assert able["encapsulation"] == ("none" if option == "direct" else "vxlan")
         assert targets["worker1"].devices == {**overlay, "uplink": "eth0"}
         shown = targets["worker1"].check(("ip", "-o", "link"), timeout_s=20).decode()
-        assert (OVERLAYS[cni] in shown) is bool(overlay)
+        assert {device for device in OVERLAYS.values() if device in shown} == set(overlay.values())
         assert (able["mss_bytes"] == 1448) is (option == "direct")  # nothing is taken off for a header
         assert able["service"] == SERVICES.get(option, "kube-proxy (iptables)")
         assert able["idle_services"] == (1000 if name.endswith("-1000-services") else 0)
         found = targets["worker1"].check(("sh", "-c", RULES), timeout_s=20).split()
         by_iptables, by_nft = (int(number) > able["idle_services"] for number in found)
-        assert (by_iptables, by_nft) == (option in ("", "direct"), option == "nftables")
+        assert (by_iptables, by_nft) == (option in ("", "direct", "migrated"), option == "nftables")
         bench = Bench(preflight.roles(lab_site, made), monitor, {}, Guards(None, None, None, None))
+        _measure_agents(name, bench)
         for interface in ("primary", "service"):
             params = {
                 **default_params(workload),
@@ -59,3 +61,16 @@ def test_an_option_is_what_its_name_says_and_new_connections_are_measured(lab_si
             assert (record.state, record.reason) == ("ok", ""), interface
             found = {each.metric: each.value for each in record.measurements}
             assert 100 < found["transactions_per_s"] < 100_000
+
+
+def _measure_agents(name: str, bench: Bench) -> None:
+    """Measure what the CNI's programs take: Cilium's agent is one of the large ones, and its operator another."""
+    workload = registry.workload("cni-agents")
+    params = {**default_params(workload), "seconds": 3.0, "settle_s": 1.0}
+    trial = Trial("1" * 16, 0, 0, name, "cni-agents", "idle", params, None, None, 8.0)
+    record = execute(trial, workload, bench).record
+    assert (record.state, record.reason) == ("ok", "")
+    found = {each.metric: each.value for each in record.measurements}
+    assert ("operator_memory_B" in found) is name.startswith("cilium")
+    assert 2e7 < found["agents_memory_B"] < 2e9
+    assert 0 < found["agents_cpu_percent"] < 100

@@ -9,7 +9,9 @@ import pytest
 
 from infrabench.analysis.published.derived_metrics import (
     AVERAGE,
+    MEAN,
     PER_REQUEST,
+    average_engines,
     bounds,
     contrasts_of,
     derive,
@@ -55,6 +57,29 @@ def test_the_average_is_compared_at_the_margin_of_a_kernel() -> None:
     assert (row.metric, row.margin, row.n_pairs) == (AVERAGE, 0.01, 4)
     assert row.ratio == pytest.approx(3.89 / 4.01)
     assert row.verdict == "different"
+
+
+def test_the_mean_over_the_engines_is_a_system_that_lacks_what_one_of_them_lacks() -> None:
+    engines: dict[str, list[float | None]] = {
+        "docker": [1.0, 0.5, 1.0],
+        "lxc": [2.0, 2.0, 2.0],
+        "lxd": [3.0, 5.0, None],
+    }
+    rows = average_engines(memory({"native": [1.0, 1.0, 1.0], **engines}))
+    assert set(rows["system"]) == {MEAN}
+    means = rows.dropna(subset="metric").set_index(["metric", "block"])["value"]
+    assert means.to_dict() == {(AVERAGE, 0): 24.0, (AVERAGE, 1): 30.0}
+    assert list(rows.loc[rows["metric"].isna(), "block"]) == [2]
+    assert average_engines(memory({"native": [1.0], "docker": [1.0], "lxc": [1.0]})).empty  # no mean of two
+
+
+def test_the_mean_over_the_engines_is_compared_with_native_beside_them() -> None:
+    table = memory(
+        {"native": [1.0, 1.02, 0.98], "docker": [0.9, 0.92, 0.88], "lxc": [1.0, 1.0, 1.0], "lxd": [0.8, 0.84, 0.8]}
+    )
+    rows = contrasts_of(table, "native", {"": 0.02}).set_index("system")
+    assert list(rows.index) == ["docker", "lxc", "lxd", MEAN]
+    assert rows.loc[MEAN, "ratio"] == pytest.approx(rows["ratio"][["docker", "lxc", "lxd"]].mean())
 
 
 def test_the_time_per_request_is_users_over_the_rate() -> None:

@@ -7,15 +7,18 @@ import pytest
 from infrabench.analysis.published import derived_metrics
 from infrabench.analysis.published.comparison import targets
 from infrabench.analysis.published.printed_numbers import NO_RESULTS, numbers, published, read_toml
+from infrabench.analysis.published.statements import statements
 from infrabench.notebook import published_coverage
 from infrabench.notebook.published_cells import read_cells
-from infrabench.notebook.published_coverage import SCORE, find_first, find_reasons
+from infrabench.notebook.published_coverage import LEAD, SCORE, find_first, find_reasons
 
 RESULTS = [row.id for row in published().itertuples() if row.statistic not in NO_RESULTS]
 HAVE = (
     {each for of in targets() for target in of.values() for each in target.ids}
     | {cell.row.id for study in ("containers", "runtimes", "storage") for cell in read_cells(study)[0]}
     | {bound.printed for bound in derived_metrics.bounds()}
+    | {number for each in statements() for number in each.printed}
+    | {LEAD}
     | {SCORE.format(engine) for engine in ("docker", "lxc", "lxd")}
 )
 

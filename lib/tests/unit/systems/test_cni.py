@@ -17,7 +17,7 @@ from infrabench_platforms.clusters import cluster, cni, hosts, pods
 from infrabench_platforms.clusters.cluster import NODES, Cluster, Kubectl, is_ready, until
 from infrabench_platforms.clusters.workers import PLAIN_CONFIG, Worker
 from infrabench_platforms.lab import go_parts
-from infrabench_platforms.systems import _cni, _namespace, bridge, cilium, flannel, host
+from infrabench_platforms.systems import _cni, _namespace, bridge, cilium, flannel, host, migrated
 from tests.support.cluster_fakes import Scripted, answers
 
 MACHINES = Machines({}, {}, {}, embedded=True)
@@ -278,7 +278,7 @@ def test_a_cni_that_asks_for_machines_gets_them_by_its_name_and_parts(wire: Any)
     assert asked == [("wire", ()), ("flannel", ("flannel", "flannel-cni")), ("cilium", ("cilium",)), ("bridge", ())]
 
 
-@pytest.mark.parametrize("name", [*flannel.FAMILY, *cilium.FAMILY, *bridge.FAMILY])
+@pytest.mark.parametrize("name", [*flannel.FAMILY, *cilium.FAMILY, *bridge.FAMILY, *migrated.FAMILY])
 def test_every_cni_asks_for_parts_that_can_be_built(name: str) -> None:
     made = registry.system(name).CNI  # type: ignore[attr-defined]
     assert made.name == name
@@ -342,6 +342,35 @@ def test_an_option_of_a_cni_changes_that_and_nothing_else() -> None:
     }  # fmt: skip
     assert words("flannel") ^ words("flannel-nftables") == set()
     assert "host-gw" in words("flannel-direct") - words("flannel")
+
+
+def test_a_cni_that_takes_anothers_place_finds_none_of_its_programs_and_multus_delegates_to_it() -> None:
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        asked = b'{"spec": {}}' if "--output=json" in argv else b""
+        return 0, b"eth0\n" if b"ip -o -4" in stdin else asked
+
+    control = Scripted(answer)
+    nodes = [Scripted(answer, name=f"worker{number}", address=f"198.18.0.2{number}") for number in (1, 2)]
+    tools = {"cilium": "/c", "flannel": "/f", "flannel-cni": "/g", "multus": "/m"}
+    made = Machines({}, tools, {}, embedded=True)
+    members = tuple(Worker(node.name, node, made) for node in nodes)
+    flannel_after = registry.system("flannel-migrated").CNI  # type: ignore[attr-defined]
+    cni.migrate(Cluster(Kubectl(control, ("k",)), NODES, members, made), flannel_after.before, flannel_after)
+    removed = [argv[3:] for argv in control.asked if argv[:2] == ("sh", "-s") and "infrabench-cilium-operator" in argv]
+    assert removed == [("infrabench-cilium-operator",)]
+    for node in nodes:
+        first = next(argv for argv in node.asked if argv[:2] == ("sh", "-s"))
+        assert first[2:] == (f"{PLAIN_CONFIG}/05-cilium.conflist", "infrabench-cilium-agent")
+        assert json.loads(node.pushed[cni.MULTUS_CONFIG])["clusterNetwork"] == f"{PLAIN_CONFIG}/10-flannel.conflist"
+
+
+def test_what_leads_to_services_is_one_of_a_cnis_agents_wherever_it_runs() -> None:
+    def agents(name: str) -> tuple[str, ...]:
+        return registry.system(name).CNI.agents  # type: ignore[attr-defined,no-any-return]
+
+    assert agents("flannel-migrated") == agents("flannel") == ("infrabench-flanneld", "infrabench-kube-proxy")
+    assert agents("cilium-kpr") == ("infrabench-cilium-agent",)
+    assert agents("bridge") == ("infrabench-kube-proxy",)
 
 
 # ------------------------------------------------------------------------------------- host, the baseline

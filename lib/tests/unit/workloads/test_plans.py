@@ -22,13 +22,14 @@ LIFECYCLE = {
     "create": ("make", "it"), "exec": ("enter",), "remove": ("unmake",), "address": ("198.18.64.9",), **STORE,
 }  # fmt: skip
 # More is measured than one command: a population goes and is made again; files are written, dropped and read.
-OF_SEVERAL_STEPS = {"pods-startup", "fio-4k", "file-copy", "oltp", "integrity"}
+OF_SEVERAL_STEPS = {"cni-agents", "pods-startup", "fio-4k", "file-copy", "oltp", "integrity"}
 
 
 def roles() -> dict[str, Target]:
     host = LocalHost("here")
     population = {"population": ("pods",), "pods_reason": ("memory of the node",)}
-    made = {"create": ("make", "pod"), "remove": ("unmake", "pod"), "metrics": ("tell", "metrics")}
+    made = {"create": ("make", "pod"), "remove": ("unmake", "pod"), "metrics": ("tell", "metrics"),
+            "agents": ("agent.service",)}  # fmt: skip
     return {
         "server": Target("server", host, ("enter", "guest"), "198.18.64.5", LIFECYCLE),
         "client": Target("client", host, (), "198.18.0.3"),

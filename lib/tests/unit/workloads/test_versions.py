@@ -17,7 +17,7 @@ from tests.support.checks import check_each
 from tests.unit.workloads.test_parsers import GOOD, WORKLOADS
 
 # What they read is printed by programs of the suite itself, or by none.
-OWN = {"ftp", "integrity", "null", "pods-startup", "pods-stream", "spin", "startup", "stream", "web-rate"}
+OWN = {"cni-agents", "ftp", "integrity", "null", "pods-startup", "pods-stream", "spin", "startup", "stream", "web-rate"}
 # Their tools are no packages: the runtime below pods.
 NOT_OF_DEBIAN = {"pod-network"}
 READERS = sorted(set(WORKLOADS) - OWN)

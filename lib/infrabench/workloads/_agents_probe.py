@@ -1,0 +1,49 @@
+"""Runs on a node by its own python3: CPU time and resident memory of some systemd units' main processes over a while.
+
+argv[1]: a JSON object with ``units``, ``settle_s`` (to wait before) and ``seconds`` (to wait between both readings).
+
+The CPU clock of a process counts nanoseconds, those of threads that have ended too; its number follows from that of the
+process (see clock_getcpuclockid(3) and the kernel's MAKE_PROCESS_CPUCLOCK). Ticks of 10 ms would show nothing of a
+process that works for a millisecond each second.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+PROCESS_CPU = 2  # CPUCLOCK_SCHED
+
+
+def read(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        resident = re.search(r"^VmRSS:\s+(\d+) kB$", file.read(), re.MULTILINE)
+    return time.clock_gettime_ns((~pid << 3) | PROCESS_CPU), 1024 * int(resident[1])
+
+
+def main():
+    asked = json.loads(sys.argv[1])
+    ask = ["systemctl", "show", "--property=MainPID", "--value"]
+    pids = {unit: int(subprocess.check_output([*ask, unit])) for unit in asked["units"]}
+    absent = [unit for unit, pid in pids.items() if pid == 0]
+    if absent:
+        sys.exit(f"not running: {', '.join(absent)}")
+    time.sleep(asked["settle_s"])
+    begin = time.monotonic_ns()
+    before = {unit: read(pid) for unit, pid in pids.items()}
+    time.sleep(asked["seconds"])
+    after = {unit: read(pid) for unit, pid in pids.items()}
+    agents = {}
+    for unit, pid in pids.items():
+        with open(f"/proc/{pid}/comm", encoding="ascii") as file:
+            name = file.read().strip()
+        cpu_ns = after[unit][0] - before[unit][0]
+        agents[unit] = {"pid": pid, "name": name, "cpu_ns": cpu_ns, "resident_bytes": after[unit][1]}
+    told = {"elapsed_ns": time.monotonic_ns() - begin, "processors": os.cpu_count(), "agents": agents}
+    sys.stdout.write(json.dumps(told) + "\n")
+
+
+if __name__ == "__main__":
+    main()

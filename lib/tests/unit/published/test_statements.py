@@ -1,0 +1,105 @@
+"""What the papers say of several engines or loads at once, by ratios of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from infrabench.analysis.published.statements import Statement, judge_ratio, judge_statements, statements
+from infrabench.analysis.tidy import DTYPES
+from tests.support.analysis_fixtures import table_of
+
+MARGINS = {"": 0.02}
+NOISE = (-0.001, 0.0, 0.001, 0.0005, -0.0005)  # of five blocks, relative
+
+
+def around(value: float) -> list[float]:
+    """Return a value with noise that differs from that of a value which is another whole number, modulo five."""
+    return [value * (1 + NOISE[(place + int(value)) % len(NOISE)]) for place in range(len(NOISE))]
+
+
+def at_levels(
+    rates: Mapping[str, Sequence[float]], levels: Sequence[int], workload: str, metric: str, name: str
+) -> pd.DataFrame:
+    """Return a table of one factor: system -> its mean at each level."""
+    parts = [
+        table_of(
+            {system: around(means[place]) for system, means in rates.items()},
+            workload=workload, metric=metric, scenario=f"{name}={level}",
+        ).assign(factor=name, level=float(level))
+        for place, level in enumerate(levels)
+    ]  # fmt: skip
+    return pd.concat(parts, ignore_index=True).astype(DTYPES)
+
+
+def verdicts(table: pd.DataFrame, key: str) -> dict[str, str]:
+    judged = judge_statements(table, MARGINS)
+    return dict(judged.loc[judged["key"] == key, ["ratio_of", "verdict"]].itertuples(index=False))
+
+
+def statement(key: str) -> Statement:
+    return next(each for each in statements() if each.key == key)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "word"),
+    [
+        (0.98, 1.5, "kept"), (0.97, 0.979, "not kept"), (0.97, 1.0, "cannot be told"),
+        (float("nan"), float("nan"), "cannot be told"),
+    ],
+)  # fmt: skip
+def test_a_statement_is_judged_by_whole_intervals(low: float, high: float, word: str) -> None:
+    row = SimpleNamespace(ratio_low=low, ratio_high=high)
+    assert judge_ratio(row, statement("A.mail.bound.000")) == word  # no less than 0.98
+
+
+def test_the_ends_of_a_statement_follow_from_what_is_printed() -> None:
+    assert (statement("A.mail.bound.003").least, statement("A.mail.bound.003").most) == (0.97, float("inf"))
+    assert (statement("A.mail.spread").least, statement("A.mail.spread").most) == pytest.approx((0.9995, 1.0005))
+    assert statement("A.web.to-2000").quote == "sec 4, item 5: 'terpaut di bawah 1%'"
+
+
+def test_a_bound_is_judged_for_each_engine_against_native() -> None:
+    mail = table_of(
+        {"native": around(401), "docker": around(399), "lxc": around(393), "lxd": around(380)},
+        workload="mail", metric="messages_per_min", unit="1/min",
+    )  # fmt: skip
+    assert verdicts(mail, "A.mail.bound.000") == {
+        "docker / native, default": "kept", "lxc / native, default": "cannot be told",
+        "lxd / native, default": "not kept",
+    }  # fmt: skip
+    spread = verdicts(mail, "A.mail.spread")
+    assert set(spread) == {
+        f"{a} / {b}, default" for a in ("docker", "lxc", "lxd") for b in ("docker", "lxc", "lxd") if a != b
+    }
+    assert set(spread.values()) == {"not kept"}
+
+
+def test_who_is_best_is_asked_at_the_loads_that_are_named_and_against_the_other_engines() -> None:
+    rates = {"docker": (801.0,) * 3, "lxc": (853.0,) * 3, "lxd": (862.0, 824.0, 700.0)}
+    web = at_levels(rates, (1000, 2000, 3000), "web", "requests_per_s", "users")
+    assert verdicts(web, "A.web.lxd.rate") == {
+        "lxd / docker, users=1000": "kept", "lxd / docker, users=2000": "kept",
+        "lxd / lxc, users=1000": "kept", "lxd / lxc, users=2000": "not kept",
+    }  # fmt: skip
+    assert set(verdicts(web, "A.web.lxc.rate.3000")) == {"lxc / docker, users=3000", "lxc / lxd, users=3000"}
+    assert verdicts(web, "A.web.lxd.time") == {}  # of another metric, which was not measured
+
+
+def test_what_stops_to_grow_is_asked_of_each_level_over_the_one_before() -> None:
+    rates = {
+        "native": (1.0, 2.0, 2.0, 2.2),
+        "docker": (100.0, 200.0, 190.0, 190.2),
+        "lxc": (100.0, 200.0, 190.0, 220.0),
+    }
+    cpu = at_levels(rates, (2, 4, 6, 8), "sysbench-cpu", "events_per_s", "threads")
+    assert verdicts(cpu, "A.cpu.saturation") == {
+        "docker, threads=8 / threads=6": "kept", "lxc, threads=8 / threads=6": "not kept",
+    }  # fmt: skip
+
+
+def test_a_session_of_other_workloads_has_no_statement() -> None:
+    assert judge_statements(table_of({"native": around(1.0)}, workload="fio", metric="iops"), MARGINS).empty
