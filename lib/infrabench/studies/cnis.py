@@ -89,6 +89,7 @@ SMOKE = Profile(
         _rr("tcp", NODES),
         _rr("tcp", NODES, "one-cpu"),
         _rr("udp", NODES),
+        _agents(1.0, 0.0, 2.0),
         *PODS,
     ),
 )

@@ -1,9 +1,9 @@
-"""CNIs in the place of another one, on nodes that had that before: the procedure of the paper on CNIs, in both orders.
+"""CNIs in the place of another one, on nodes that had it before: the procedure of the paper on CNIs, in both orders.
 
-``cilium-migrated`` stands on a cluster that Flannel joined first, ``flannel-migrated`` on one that Cilium did. Pods were
-there too, and flows proved that the first CNI carries their packets; then they and the first CNI are removed, and the
-other one is installed. Beside the same CNI on nodes that knew no other, each shows what the order of two measurements
-on the same nodes does to the second.
+``cilium-migrated`` stands on a cluster that Flannel joined first, ``flannel-migrated`` on one that Cilium did. Pods
+were there too, and flows proved that the first CNI carries their packets; then they and the first CNI are removed, and
+the other one is installed. Beside the same CNI on nodes that knew no other, each shows what the order of two
+measurements on the same nodes does to the second.
 """
 
 from __future__ import annotations
