@@ -6,7 +6,8 @@ to services, kube-proxy among them where one runs: a CNI that does its work has 
 which a cluster has once, is read on the control node after them.
 
 Metrics: ``agents_cpu_percent`` (of one processor) and ``agents_memory_B``, sums over the agents of one worker;
-``operator_cpu_percent`` and ``operator_memory_B`` where the CNI has an operator. Memory is what is resident, the
+``operator_cpu_percent`` and ``operator_memory_B`` where the CNI has an operator. A program may do nothing at all for
+seconds: a time of 0 is one. Memory is what is resident, the
 program's own text included; CPU time of the kernel's part (programs in the path of packets) is nobody's process and not
 in it. A cluster that was frozen while another was measured catches up first: `settle_s` is for that.
 
@@ -45,7 +46,7 @@ def plan(params: Params, roles: Roles) -> Steps:
 def _probe(role: str, params: Params, units: tuple[str, ...]) -> Step:
     asked = {"units": units, "settle_s": params["settle_s"], "seconds": params["seconds"]}
     argv = ("python3", "-c", PROBE.read_text(encoding="utf-8"), json.dumps(asked))
-    return Step(OF[role], role, argv, timeout_s=params["settle_s"] + params["seconds"] + AROUND_S, host=True)
+    return Step(OF[role], role, argv, timeout_s=params["settle_s"] + params["seconds"] + AROUND_S)
 
 
 def parse(capture: Capture) -> Measurements:
@@ -71,6 +72,6 @@ def _read(capture: Capture, who: str) -> Measurements:
     used = [within(TOOL, f"CPU time of {name}", value(TOOL, agents, name, "cpu_ns"), 0, most) for name in agents]
     resident = [positive(TOOL, f"memory of {name}", value(TOOL, agents, name, "resident_bytes")) for name in agents]
     return (
-        *lower("%", **{f"{who}_cpu_percent": 100 * positive(TOOL, "CPU time", sum(used)) / elapsed_ns}),
+        *lower("%", **{f"{who}_cpu_percent": 100 * sum(used) / elapsed_ns}),
         *lower("B", **{f"{who}_memory_B": sum(resident)}),
     )

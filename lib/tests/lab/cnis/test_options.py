@@ -73,4 +73,4 @@ def _measure_agents(name: str, bench: Bench) -> None:
     found = {each.metric: each.value for each in record.measurements}
     assert ("operator_memory_B" in found) is name.startswith("cilium")
     assert 2e7 < found["agents_memory_B"] < 2e9
-    assert 0 < found["agents_cpu_percent"] < 100
+    assert 0 <= found["agents_cpu_percent"] < 100

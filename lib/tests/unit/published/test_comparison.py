@@ -62,7 +62,7 @@ def test_published_ratios_have_the_right_direction(found: pd.DataFrame, key: tup
 
 def test_every_target_has_its_printed_numbers_and_those_of_the_other_papers_are_as_by_hand() -> None:
     table = {(each.key, system): each for of in targets() for system, each in of.items()}
-    assert len(table) == sum(map(len, targets())) == 53
+    assert len(table) == sum(map(len, targets())) == 51
     for target in table.values():
         low, high = target.columns["published_low"], target.columns["published_high"]
         assert 0 < target.rounded.low < low <= high < target.rounded.high
