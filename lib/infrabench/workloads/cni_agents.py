@@ -51,13 +51,8 @@ def _probe(role: str, params: Params, units: tuple[str, ...]) -> Step:
 
 def parse(capture: Capture) -> Measurements:
     """Return the sums; `ParseError` unless every unit that was asked for was read over the time that was asked for."""
-    found: list[Measurements] = []
-    for who in OF.values():
-        if who in capture.steps:
-            found.append(_read(capture, who))
-    if not found:
-        raise ParseError(TOOL, "no program was read", str(sorted(capture.steps)))
-    return tuple(each for measurements in found for each in measurements)
+    every = ["agents", *(["operator"] if "operator" in capture.steps else [])]
+    return tuple(measurement for who in every for measurement in _read(capture, who))
 
 
 def _read(capture: Capture, who: str) -> Measurements:
