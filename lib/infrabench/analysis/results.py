@@ -243,8 +243,13 @@ def absent(found: Results, workload: str) -> Shown:
 def absence(found: Results, workload: str) -> str:
     """Return why a workload was not run."""
     reasons = [f"{who}: {why}" for who, why in not_applicable(found, workload).items()]
-    why = found.data.get("left_out", {}).get(workload, f"not part of the profile {found.data['profile']}")
+    why = found.data.get("left_out", {}).get(workload, explain_scope(found.data))
     return "; ".join(reasons) or str(why)
+
+
+def explain_scope(data: Mapping[str, Any]) -> str:
+    """Return that a session was to measure something else: its profile does not have it, or nobody asked for it."""
+    return f"not part of this session (profile {data['profile']})"
 
 
 def not_applicable(found: Results, workload: str = "", metric: str = "") -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from infrabench.analysis.results import Results, results
+from infrabench.analysis.results import Results, explain_scope, results
 
 Parts = Callable[[str, str], tuple[str, str] | None]  # (system, scenario) -> the same turned, None to leave it out
 
@@ -65,7 +65,7 @@ def _turned(found: Results, workload: str, names: Sequence[str], view: str, part
         if each["workload"] == workload and (to := parts(each["system"], each["scenario"])) is not None
     ]
     elsewhere = there | {each["system"] for each in absent}
-    why = f"not part of the profile {found.data['profile']}"
+    why = explain_scope(found.data)
     return analyse_view(
         found, turned, view, systems=[name for name in names if name in there], baseline=base, primary=[],
         not_run={name: why for name in names if name not in elsewhere}, not_applicable=absent,

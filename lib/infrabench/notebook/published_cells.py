@@ -24,7 +24,15 @@ from infrabench.analysis.published.printed_numbers import (
     printed_span,
     read_toml,
 )
-from infrabench.analysis.results import Results, Shown, absence, against_published, derived_estimates, kept
+from infrabench.analysis.results import (
+    Results,
+    Shown,
+    absence,
+    against_published,
+    derived_estimates,
+    explain_scope,
+    kept,
+)
 from infrabench.analysis.tables import columns, notation
 from infrabench.stats import contrasts
 
@@ -168,7 +176,7 @@ def _absence(found: Results, row: Any) -> str:
         reasons = [found.data["not_run"][row.system]]
     elif not reasons and row.workload not in set(found.table["workload"]):
         reasons = [absence(found, row.workload)]
-    return "; ".join(dict.fromkeys(reasons)) or f"not part of the profile {found.data['profile']}"
+    return "; ".join(dict.fromkeys(reasons)) or explain_scope(found.data)
 
 
 def _values(found: Results, each: Cell) -> Iterator[dict[str, str]]:
@@ -216,7 +224,7 @@ def _lacking(found: Results, printed: Sequence[Cell]) -> str:
         there = mine["scenario"].map(each.is_at).astype("bool").any()
         for system in each.systems:
             if system not in reasons and system in map(plain, found.systems) and not there:
-                told.append(f"not part of the profile {data['profile']}")
+                told.append(explain_scope(data))
             else:
                 other = "no ok trial" if system in map(plain, found.systems) else "not asked for"
                 of_systems.setdefault(reasons.get(system, other), []).append(system)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import pandas as pd
@@ -68,6 +68,15 @@ def cover(sessions: Sequence[Results]) -> pd.DataFrame:
             first if first != printed.id else "",
         ))  # fmt: skip
     return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def open_large(out: str = "out") -> dict[str, Results]:
+    """Return the analysis of the sessions that were recorded at the papers' sizes, by study.
+
+    Their figures and tables go to folders ``STUDY-papers``.
+    """
+    opened = [results(open_session(path), out) for _, path in sorted(catalogue.recorded(AT_THEIR_SIZES).items())]
+    return {each.data["study"]: replace(each, data={**each.data, "view": AT_THEIR_SIZES}) for each in opened}
 
 
 def show_coverage(out: str = "out") -> Shown:

@@ -7,8 +7,9 @@ that joins the pods of one node only (`bridge`). A scenario that a system has no
 
 The profile `factors` asks what a CNI's options change: routes in place of VXLAN (`-direct`), kube-proxy by nftables in
 place of iptables (`-nftables`), no kube-proxy at all (`cilium-kpr`); and whether they change both CNIs alike.
-`services` asks it on a cluster where others have a thousand services (`-1000-services`), with what the CNI's programs
-take while nobody uses the network. `migrated` asks whether it matters that the same nodes had the other CNI before.
+`services` asks it on a cluster where others have a thousand services (`-1000-services`) or policies (`-1000-policies`),
+with what the CNI's programs take while nobody uses the network. `migrated` asks whether it matters that the same nodes
+had the other CNI before.
 
 A scenario is named ``PROTOCOL WAY PLACEMENT``; without a way it is the first interface of a pod that Multus made, each
 end on a processor of its own (``free``: where the scheduler puts it; ``one-cpu``: both on one, which shows the length
@@ -30,7 +31,7 @@ NODE, NODES = "same-node", "two-nodes"
 WAYS: dict[str, dict[str, Any]] = {
     "": {}, "second": {"interface": "second"}, "service": {"interface": "service"}, "plain": {"multus": False},
     "policy": {"policy": True}, "free": {"cpus": "free"}, "one-cpu": {"cpus": "one"},
-    "service one-cpu": {"interface": "service", "cpus": "one"},
+    "service one-cpu": {"interface": "service", "cpus": "one"}, "policy one-cpu": {"policy": True, "cpus": "one"},
 }  # fmt: skip
 RATES = {"100M": 100 * MBIT, "1G": 1000 * MBIT, "max": 0}  # what UDP offers, bit/s; 0: as much as it can
 AROUND_S = 0.75  # readings, server and commands around a tool
@@ -76,7 +77,7 @@ OF_THE_PAPER = ("flannel", "cilium", "bridge", "host")  # and two points of refe
 OPTIONS = (
     "flannel-direct", "flannel-nftables", "flannel-1000-services", "flannel-nftables-1000-services",
     "cilium-direct", "cilium-nftables", "cilium-kpr", "cilium-1000-services", "cilium-kpr-1000-services",
-    "flannel-migrated", "cilium-migrated",
+    "cilium-1000-policies", "flannel-mtu1280", "cilium-mtu1280", "flannel-migrated", "cilium-migrated",
 )  # fmt: skip
 SMOKE = Profile(
     blocks=2,
@@ -126,18 +127,19 @@ FACTORS = Profile(
         _crr(NODES, "service one-cpu"),
     ),
 )  # fmt: skip
-# Who leads to services, on a cluster where others have a thousand of them.
+# Who leads to services, on a cluster where others have a thousand of them; and a thousand policies.
 SERVICES = Profile(
     blocks=12,
     deployments=6,
     systems=(
         "flannel", "flannel-1000-services", "flannel-nftables", "flannel-nftables-1000-services",
-        "cilium", "cilium-1000-services", "cilium-kpr", "cilium-kpr-1000-services",
+        "cilium", "cilium-1000-services", "cilium-kpr", "cilium-kpr-1000-services", "cilium-1000-policies",
     ),
     cases=(
         _rr("tcp", NODES, "service one-cpu"),
         _crr(NODES, "one-cpu"),
         _crr(NODES, "service one-cpu"),
+        _crr(NODES, "policy one-cpu"),
         _agents(10.0, 5.0, 24.0),
     ),
 )  # fmt: skip

@@ -61,6 +61,7 @@ class CNI:
     enforces: bool = False  # network policies
     proxy: str = workers.IPTABLES  # kube-proxy's mode; empty: there is none, and the CNI leads to services itself
     idle_services: int = 0  # that a cluster of its own has beside the one that is measured
+    idle_policies: int = 0  # that select the pod behind a policy beside the one that lets clients in
     programs: tuple[tuple[str, str], ...] = ()  # that its workers need beside every CNI's, each with its Debian package
     needs: tuple[tuple[str, str], ...] = ()  # shell tests that must hold on a worker, each with what to do else
     # Its unit on a worker, and the Go module whose version is the CNI's (none: it is no program of its own).

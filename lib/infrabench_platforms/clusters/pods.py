@@ -10,6 +10,7 @@ from typing import Any
 NAMESPACE = "infrabench"
 LABEL = "infrabench"
 CLIENT = "infrabench-client"  # label of pods that the network policy lets in
+PEER = "infrabench-peer"  # label of pods that one of the idle policies lets in; no pod has it
 SECOND = "infrabench-second"  # name of the second network
 PLAIN = "plain"  # handler whose pods get the cluster's CNI without Multus
 PORTS = (5201, 12865, 12866)  # iperf3; netperf's control and data connection
@@ -130,14 +131,22 @@ def idle_services(count: int, address: str) -> list[Manifest]:
 
 def policy(pod: str) -> Manifest:
     """Return a network policy: into `pod` only from clients, only on `PORTS`."""
+    return _allow(pod, pod, CLIENT, "yes")
+
+
+def idle_policies(count: int, pod: str) -> list[Manifest]:
+    """Return policies that let others into `pod`, each those with a value of `PEER` of its own: there are none."""
+    return [_allow(f"idle-{number:04d}", pod, PEER, f"{number:04d}") for number in range(count)]
+
+
+def _allow(name: str, pod: str, label: str, value: str) -> Manifest:
     listed = [{"protocol": protocol, "port": port} for port in PORTS for protocol in ("TCP", "UDP")]
-    allowed = [{"podSelector": {"matchLabels": {CLIENT: "yes"}}}]
     return {
         "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
-        "metadata": {"name": pod, "namespace": NAMESPACE},
+        "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {
             "podSelector": {"matchLabels": {LABEL: pod}}, "policyTypes": ["Ingress"],
-            "ingress": [{"from": allowed, "ports": listed}],
+            "ingress": [{"from": [{"podSelector": {"matchLabels": {label: value}}}], "ports": listed}],
         },
     }  # fmt: skip
 

@@ -7,6 +7,10 @@ of a Kubernetes cluster, `storage` one for a node that carries a storage system,
 cluster, whose jobs measure the node itself.
 `vm` is a disk with a kernel: a virtual machine whose kernel has the module that compiles into no other one
 here. It takes minutes to compile, so it is made only for who asks for it.
+
+Packages are those of the release as it is on the day when an image is made. The environment variable
+``INFRABENCH_DEBIAN`` names another archive to take all of them from, such as the state that an archive of snapshots
+keeps of one day: images of it are others, and two machines months apart make the same ones.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ import hashlib
 import logging
 import os
 import platform
+import re
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +33,8 @@ SUITE = "trixie"
 SUITES = {"node12": "bookworm", "vm": "bookworm"}  # of kinds that are of another release
 # Kinds whose nodes run this machine's Python, and which releases they can be.
 AS_HERE = {"slurm": ("bookworm", "trixie")}
+ARCHIVE = "INFRABENCH_DEBIAN"
+OF_A_DAY = '--aptopt=Acquire::Check-Valid-Until "false"'  # what an archive keeps of a day says that it has expired
 COMPONENTS = "main contrib non-free"
 # Parts are folders beside this file, each with packages.txt and, where needed, overlay/ and setup.sh, applied in order.
 KINDS = {
@@ -98,8 +106,28 @@ def packages(kind: str) -> list[str]:
     return list(dict.fromkeys((*BOOT, *filter(None, (line.split("#")[0].strip() for line in lines)))))
 
 
+def archive() -> list[str]:
+    """Return the address of the archive that packages are to be taken from, or nothing: those that apt has here.
+
+    Raises `ProvisionError` where ``INFRABENCH_DEBIAN`` is no address of one.
+    """
+    address = os.environ.get(ARCHIVE, "")
+    if address and not re.fullmatch(r"(https?://|file:/)[^\s]+", address):
+        raise ProvisionError(f"{ARCHIVE} must be an archive's address (https://..., file:/...), not {address!r}")
+    return [address] if address else []
+
+
+def mmdebstrap(variant: str, wanted: Iterable[str], suite: str, target: Path, *hooks: str) -> tuple[str | Path, ...]:
+    """Return the command that makes a root file system of the packages `wanted`, from the `archive` of the images."""
+    # mode auto: as root in a plain chroot, as an ordinary user in a user namespace.
+    return (
+        "mmdebstrap", "--mode=auto", f"--variant={variant}", f"--components={COMPONENTS}",
+        f"--include={','.join(wanted)}", *([OF_A_DAY] if archive() else []), *hooks, suite, target, *archive(),
+    )  # fmt: skip
+
+
 def content_hash(kind: str) -> str:
-    """Return the hash that names an image: its suite, packages and the bytes and modes of its files."""
+    """Return the hash that names an image: its suite, packages, their archive, and the bytes and modes of its files."""
     files = {
         f"{part.name}/{path.relative_to(part)}": [
             hashlib.sha256(path.read_bytes()).hexdigest(),
@@ -109,7 +137,7 @@ def content_hash(kind: str) -> str:
         for path in sorted(part.rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     }
-    return digest([FORMAT, kind, suite(kind), COMPONENTS, packages(kind), files])
+    return digest([FORMAT, kind, suite(kind), COMPONENTS, packages(kind), files, *archive()])
 
 
 def cached(kind: str) -> Image | None:
@@ -157,12 +185,9 @@ def _fill(kind: str, folder: Path) -> None:
     root = folder / ("rootfs.tar" if kind == "guest" else "rootfs")
     hooks = [f"--customize-hook={hook}" for part in parts(kind) for hook in _hooks(part)]
     nice = ("nice", "-n", "10") if kind in DISKS else ()
-    # mode auto: as root in a plain chroot, as an ordinary user in a user namespace.
-    sh(
-        *shell.contained(folder), *nice, "mmdebstrap", "--mode=auto", "--variant=minbase",
-        f"--components={COMPONENTS}", f"--include={','.join(packages(kind))}", *hooks, suite(kind), root,
-        timeout_s=COMPILE_TIMEOUT_S if kind in DISKS else BUILD_TIMEOUT_S,
-    )  # fmt: skip
+    command = mmdebstrap("minbase", packages(kind), suite(kind), root, *hooks)
+    timeout_s = COMPILE_TIMEOUT_S if kind in DISKS else BUILD_TIMEOUT_S
+    sh(*shell.contained(folder), *nice, *command, timeout_s=timeout_s)
     packed = sh("tar", "-xOf", root, f"./{DPKG_STATUS}").stdout if kind == "guest" else None
     (folder / "packages.txt").write_text(_installed((packed or (root / DPKG_STATUS).read_bytes()).decode()))
     if kind in DISKS:

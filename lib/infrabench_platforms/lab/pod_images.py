@@ -72,7 +72,7 @@ def content_hash(kind: str) -> str:
             {path.name: path.read_text() for path in sorted((POD / "pods").glob("*.[ch]"))}, PAUSE_FLAGS,
         ],
     }  # fmt: skip
-    return digest([FORMAT, kind, made[kind], architecture(), compiler()])
+    return digest([FORMAT, kind, made[kind], architecture(), compiler(), *images.archive()])
 
 
 def compiler() -> str:
@@ -168,10 +168,8 @@ def _tools() -> tuple[dict[str, LayerEntry], dict[str, object]]:
 def _unpack(tree: Path) -> None:
     """Unpack the packages and all that they depend on, as they are: none is configured, no program of them runs."""
     file = tree / "packages.tar"
-    sh(
-        *shell.contained(tree), "mmdebstrap", "--mode=auto", "--variant=extract", f"--components={COMPONENTS}",
-        f"--include={','.join(programs())}", images.suite(NODES), file, timeout_s=BUILD_TIMEOUT_S,
-    )  # fmt: skip
+    command = images.mmdebstrap("extract", programs(), images.suite(NODES), file)
+    sh(*shell.contained(tree), *command, timeout_s=BUILD_TIMEOUT_S)
     for name in MERGED:  # what packages lie below usr in one release, and beside it in another
         (tree / "usr" / name).mkdir(parents=True)
         (tree / name).symlink_to(f"usr/{name}")

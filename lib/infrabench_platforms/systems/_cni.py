@@ -13,20 +13,13 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from infrabench.core import CommandFailed, Deployment, DeploySpec, Host, NotRunnable, ProvisionError, Site, Target, wait
+from infrabench.core import Deployment, DeploySpec, Host, NotRunnable, ProvisionError, Site, Target
 from infrabench_platforms.clusters import hosts, pods, remote, workers
 from infrabench_platforms.clusters.cluster import Cluster, Kubectl, list_programs, make_resume
 from infrabench_platforms.clusters.cni import CNI, migrate, standing
-from infrabench_platforms.systems import _namespace
+from infrabench_platforms.systems import _flows, _namespace
 
 OWN = "a cluster of its own: one control node, two workers"
-FLOW_PORT = 5201
-PROBE_BYTES = 32_000_000  # the client ends with the last megabytes still on their way
-SERVICE_S = 60.0  # a thousand of them at once
-ALLOWED_S = 20.0  # a policy takes effect a moment after its pod has come
-NO_WAY = b"unable to connect"  # what iperf3 says when its packets are dropped or refused, and for nothing else
-LISTEN = ("sh", "-c", 'iperf3 -s -D -p "$1" -I /tmp/infrabench-flow.pid && sleep 0.2', "sh", str(FLOW_PORT))
-SILENCE = ("sh", "-c", "kill $(tr -d '\\0' </tmp/infrabench-flow.pid); rm -f /tmp/infrabench-flow.pid")
 FRESH = "infrabench-fresh"
 FRESH_FILES = "/etc/infrabench"
 # Roles -> node (0, 1), whether it is a client, whether Multus makes its network, last part of its second address.
@@ -125,8 +118,11 @@ def _populated(cluster: Cluster, spec: DeploySpec, cni: CNI, image: str) -> Depl
         server = targets["server"]
         idle = _make_services(cluster, cni.idle_services, server.address)
         targets["server"] = replace(server, addresses={**server.addresses, "idle": idle})
-    capabilities = verify_network(cni.name, targets, enforces=cni.enforces, joins_nodes=cni.joins_nodes)
+    if own and cni.idle_policies:
+        _flows.add_policies(cluster, cni, targets)
+    capabilities = _flows.verify_network(cni.name, targets, enforces=cni.enforces, joins_nodes=cni.joins_nodes)
     capabilities |= {"service": _find_service(cluster, cni), "idle_services": cni.idle_services if own else "unknown"}
+    capabilities |= {"idle_policies": cni.idle_policies if own else "unknown"}
     facts = _facts(cluster, cni, spec, image, targets, capabilities)
     return Deployment(cni.name, targets, facts, programs=list_programs(cluster))
 
@@ -296,96 +292,3 @@ def _find_version(cluster: Cluster, cni: CNI) -> str | None:
     if not cluster.workers:
         return None
     return hosts.module_version(cluster.workers[0].host, *cni.program) if cni.program else "Debian's reference plugins"
-
-
-def verify_network(system: str, targets: Mapping[str, Target], *, enforces: bool, joins_nodes: bool) -> dict[str, Any]:
-    """Return what the flows showed: ``mss_bytes`` between nodes (None where they are not joined), ``network_policy``.
-
-    Raises `ProvisionError` when traffic between nodes does not cross the device that encapsulates, the service does not
-    lead to its pod, or a policy is not enforced by a CNI that enforces them.
-    """
-    for name in ("service", "idle"):
-        if name in targets["server"].addresses:
-            _reach_service(system, targets, name)
-    mss_bytes = _send_across(system, targets) if joins_nodes else None
-    return {"mss_bytes": mss_bytes, "network_policy": _policy(system, targets, enforces)}
-
-
-def _send_across(system: str, targets: Mapping[str, Target]) -> int:
-    server, far = targets["server"], targets["far"]
-    workers = [targets["worker1"], targets["worker2"]]
-    server.check(LISTEN, timeout_s=20)
-    try:
-        before = [_carried(worker) for worker in workers]
-        address = server.addresses["primary"]
-        argv = ("iperf3", "-c", address, "-p", str(FLOW_PORT), "-n", str(PROBE_BYTES), "-J")
-        told = json.loads(far.check(argv, timeout_s=60))
-        after = [_carried(worker) for worker in workers]
-    finally:
-        server.run(SILENCE, timeout_s=20)
-    received = int(told["end"]["sum_received"]["bytes"])  # the client ends when it has sent: not all may have come
-    if received < PROBE_BYTES / 2:
-        raise ProvisionError(f"{system}: of {PROBE_BYTES} bytes from node to node {received} arrived")
-    for worker, first, last in zip(workers, before, after, strict=True):
-        for use, device in worker.devices.items():
-            moved = last.get(device, 0) - first.get(device, 0)
-            if moved < received:
-                raise ProvisionError(
-                    f"{system}: {received} bytes went from node to node, but {device} ({use}) of {worker.role} "
-                    f"carried {moved}: the CNI does not carry the packets"
-                )
-    return int(told["start"]["tcp_mss_default"])
-
-
-def _reach_service(system: str, targets: Mapping[str, Target], name: str) -> None:
-    server, client = targets["server"], targets.get("far", targets["near"])
-    argv = (
-        "iperf3", "-c", server.addresses[name], "-p", str(FLOW_PORT), "-n", "1000", "--connect-timeout", "1500",
-    )  # fmt: skip
-    server.check(LISTEN, timeout_s=20)
-    try:
-        # Whoever leads to it hears of a new service a moment later.
-        tried = wait.until(lambda: client.run(argv, timeout_s=ALLOWED_S).ok, SERVICE_S, pause_s=0.5)
-    finally:
-        server.run(SILENCE, timeout_s=20)
-    if not tried:
-        raise ProvisionError(f"{system}: after {SERVICE_S:.0f} s the address {name} still does not lead to its pod")
-
-
-def _carried(worker: Target) -> dict[str, int]:
-    """Return bytes received and sent by device."""
-    rows = worker.check(("cat", "/proc/net/dev"), timeout_s=30).decode().splitlines()[2:]
-    counted = {}
-    for row in rows:
-        device, _, numbers = row.partition(":")
-        fields = numbers.split()
-        counted[device.strip()] = int(fields[0]) + int(fields[8])
-    return counted
-
-
-def _policy(system: str, targets: Mapping[str, Target], enforces: bool) -> str:
-    guarded, stranger, friend = targets["server-guarded"], targets["server"], targets["near"]
-    guarded.check(LISTEN, timeout_s=20)
-    argv = (
-        "iperf3", "-c", guarded.addresses["primary"], "-p", str(FLOW_PORT), "-n", "1000", "--connect-timeout", "1500",
-    )  # fmt: skip
-    try:
-        _let_in(system, friend, argv)
-        tried = stranger.run(argv, timeout_s=ALLOWED_S)
-        if not tried.ok:
-            if NO_WAY not in tried.stdout + tried.stderr:
-                raise ProvisionError(f"{system}: a flow that the policy denies: {CommandFailed(tried, stranger.role)}")
-            _let_in(system, friend, argv)  # the receiver is still there: it was the policy that refused
-    finally:
-        guarded.run(SILENCE, timeout_s=20)
-    if not tried.ok:
-        return "enforced: a flow that it denies was refused"
-    if enforces:
-        raise ProvisionError(f"{system}: a flow that the network policy denies was let through")
-    return "not enforced: a flow that it denies was let through"
-
-
-def _let_in(system: str, friend: Target, argv: tuple[str, ...]) -> None:
-    result = friend.run(argv, timeout_s=ALLOWED_S)
-    if not result.ok:
-        raise ProvisionError(f"{system}: a flow that the policy allows failed: {CommandFailed(result, friend.role)}")

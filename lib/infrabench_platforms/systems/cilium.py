@@ -4,7 +4,8 @@ Services stay with kube-proxy, as they are with every other CNI here. Factors of
 between nodes and encapsulates nothing, ``cilium-nftables`` differs from ``cilium`` by kube-proxy's mode, and
 ``cilium-kpr`` has no kube-proxy at all (Cilium's "kube-proxy replacement"): there a BPF program at a cgroup's sockets
 chooses a service's pod when a client connects, and no packet is translated afterwards. ``cilium-1000-services`` has
-that many services of others.
+that many services of others, ``cilium-1000-policies`` that many policies that select one of the measured pods.
+``cilium-mtu1280`` takes the nodes' network for one that carries no longer packets.
 """
 
 from __future__ import annotations
@@ -100,13 +101,16 @@ def _run_agent(worker: Worker, folder: str, api: str, options: Sequence[str]) ->
     script(host, _WRITTEN, _READY, f"{PLAIN_CONFIG}/{CONFIG}", timeout_s=120)
 
 
-def _system(name: str, *, direct: bool = False, proxy: str = workers.IPTABLES, **more: Any) -> _cni.System:
+def _system(
+    name: str, *, direct: bool = False, mtu: Sequence[str] = (), proxy: str = workers.IPTABLES, **more: Any
+) -> _cni.System:  # fmt: skip
     joined: dict[str, Any] = {} if direct else {"overlay": "cilium_vxlan", "encapsulation": "vxlan"}
     of_proxy: dict[str, Any] = dict(cni.BY_NFTABLES) if proxy == workers.NFTABLES else {"proxy": proxy}
     programs = (*_COMPILER, *of_proxy.pop("programs", ()))
     return _cni.System(cni.CNI(
         name=name, parts=("cilium",), config=CONFIG, enforces=True, **joined, **of_proxy, programs=programs,
-        install=partial(install, routing=DIRECT if direct else TUNNEL, kpr=not proxy), installed=installed,
+        install=partial(install, routing=(*(DIRECT if direct else TUNNEL), *mtu), kpr=not proxy),
+        installed=installed,
         needs=(*_NEEDS, *(() if direct else (cni.NEEDS_VXLAN,))), program=("cilium-agent", "github.com/cilium/cilium"),
         operator="cilium-operator", **more,
     ))  # fmt: skip
@@ -120,8 +124,10 @@ _NEEDS = (
 FAMILY = {
     "cilium": _system("cilium"),
     "cilium-direct": _system("cilium-direct", direct=True),
+    "cilium-mtu1280": _system("cilium-mtu1280", mtu=("--mtu=1280",)),
     "cilium-nftables": _system("cilium-nftables", proxy=workers.NFTABLES),
     "cilium-kpr": _system("cilium-kpr", proxy=""),
     "cilium-1000-services": _system("cilium-1000-services", **cni.WITH_SERVICES),
     "cilium-kpr-1000-services": _system("cilium-kpr-1000-services", proxy="", **cni.WITH_SERVICES),
+    "cilium-1000-policies": _system("cilium-1000-policies", idle_policies=1000),
 }

@@ -2,7 +2,8 @@
 
 ``flannel-direct`` is its backend ``host-gw``: every node has a route to each other node's pods, and nothing is
 encapsulated, which asks for nodes on one network. ``flannel-nftables`` differs from ``flannel`` by kube-proxy's mode,
-``flannel-1000-services`` by that many services of others.
+``flannel-1000-services`` by that many services of others, ``flannel-mtu1280`` by taking the nodes' network for one that
+carries no longer packets.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ _TUNNEL = {"overlay": "flannel.1", "encapsulation": "vxlan", "needs": (cni.NEEDS
 FAMILY = {
     "flannel": _system("flannel", VXLAN, **_TUNNEL),
     "flannel-direct": _system("flannel-direct", HOST_GW),
+    "flannel-mtu1280": _system("flannel-mtu1280", {**VXLAN, "MTU": 1280}, **_TUNNEL),
     "flannel-nftables": _system("flannel-nftables", VXLAN, **_TUNNEL, **cni.BY_NFTABLES),
     "flannel-1000-services": _system("flannel-1000-services", VXLAN, **_TUNNEL, **cni.WITH_SERVICES),
     "flannel-nftables-1000-services": _system(

@@ -96,7 +96,7 @@ def test_groups_that_stood_together_are_told_with_every_order(found: results.Res
 
 def test_a_workload_that_was_not_measured_says_so(found: results.Results) -> None:
     assert "not run" in session_figures.figure(found, "points", "fio", "read_B_per_s").text
-    assert "not part of the profile" in results.findings(found, "fio", "read_B_per_s").text
+    assert "not part of this session" in results.findings(found, "fio", "read_B_per_s").text
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -119,7 +119,7 @@ def test_what_was_not_run_is_said(tmp_path: Path) -> None:
         assert told_of(both).text == "integrity: there is no valid trial in this session."
     rest = both.table[both.table["workload"] != "integrity"].reset_index(drop=True)
     less = reanalysed(both, rest)
-    assert count_matrices.outcomes(less).text == "integrity: not run: not part of the profile smoke."
+    assert count_matrices.outcomes(less).text == "integrity: not run: not part of this session (profile smoke)."
     with pytest.raises(DesignError, match="unknown workload with answers 'oltp'"):
         count_matrices.matrix(found, "oltp")
 

@@ -28,7 +28,7 @@ def swept(plain: analysis.Results, **most: float) -> analysis.Results:
 
 
 def test_a_session_without_the_workload_says_so(plain: analysis.Results) -> None:
-    assert ib.load_knee(plain).text == "web-rate: not run: not part of the profile quick."
+    assert ib.load_knee(plain).text == "web-rate: not run: not part of this session (profile quick)."
 
 
 def test_the_rates_at_one_latency_are_shown_with_ratio_and_verdict(plain: analysis.Results) -> None:

@@ -102,7 +102,9 @@ def test_a_level_of_two_words_is_not_the_one_that_begins_it(levelled: results.Re
 
 def test_levels_of_a_workload_that_was_not_run_are_nothing_to_compare(levelled: results.Results) -> None:
     told = results.findings(levels(levelled, "web", "plain", ["strict"], "none"), "web", "requests_per_s").text
-    assert told.startswith("There is nothing to compare plain with. Not run: plain: not part of the profile quick")
+    assert told.startswith(
+        "There is nothing to compare plain with. Not run: plain: not part of this session (profile quick)"
+    )
 
 
 def test_where_there_is_nothing_to_compare_it_says_so(found: results.Results) -> None:
@@ -110,5 +112,5 @@ def test_where_there_is_nothing_to_compare_it_says_so(found: results.Results) ->
         turned = between(found, "sysbench-cpu", base, others, "ways")
         told = results.findings(turned, "sysbench-cpu", "events_per_s").text
         assert told.startswith(f"There is nothing to compare {base} with. Not run: ")
-        assert "not part of the profile quick" in told
+        assert "not part of this session (profile quick)" in told
         assert session_figures.figure(turned, "forest", "sysbench-cpu", "events_per_s").text

@@ -84,7 +84,7 @@ def test_what_has_no_course_is_said(quick: Opened, tmp_path: Path) -> None:
     some = session.table["workload"] != "rebuild"
     rest = replace(session, table=session.table[some].reset_index(drop=True))
     less = results.results(rest.data, rest.table, rest.missing, tmp_path)
-    assert timelines.figure(less, rest, "rebuild").text == "rebuild: not run: not part of the profile quick."
+    assert timelines.figure(less, rest, "rebuild").text == "rebuild: not run: not part of this session (profile quick)."
     for how, said in (
         ({"failed": [("zfs", "rebuild")]}, f"{ZFS}: no valid trial."),
         ({"not_run": {"ceph": NO_LOOP}}, f"ceph not run: {NO_LOOP}."),

@@ -41,7 +41,7 @@ from infrabench_platforms import lab
 from infrabench_platforms.clusters import control, hosts
 from infrabench_platforms.lab import go_parts, go_tools, node_groups, nodes
 from infrabench_platforms.lab.shell import sh
-from infrabench_platforms.systems import _cni
+from infrabench_platforms.systems import _flows
 from tests.support.machine_noise import is_carried_out
 from tests.support.started_commands import end_command, hash_trials, start_command, thawed, wait_for_trials
 from tests.support.storm import LONG, size
@@ -343,14 +343,14 @@ def test_two_clusters_with_equal_addresses_do_not_disturb_each_other(pair: dict[
             server, far = targets["server"], targets["far"]
             assert ip_address(server.addresses["primary"]) in pods
             seconds.add(server.addresses["second"].rsplit(".", 1)[0])
-            server.check(_cni.LISTEN, timeout_s=20)
+            server.check(_flows.LISTEN, timeout_s=20)
             try:
                 for way in ("primary", "second", "service"):
-                    argv = ("iperf3", "-c", server.addresses[way], "-p", str(_cni.FLOW_PORT), "-t", "1", "-J")
+                    argv = ("iperf3", "-c", server.addresses[way], "-p", str(_flows.FLOW_PORT), "-t", "1", "-J")
                     told = json.loads(far.check(argv, timeout_s=60))
                     assert told["end"]["sum_received"]["bytes"] > 2_000_000
             finally:
-                server.run(_cni.SILENCE, timeout_s=20)
+                server.run(_flows.SILENCE, timeout_s=20)
     assert len(seconds) == 2
 
 

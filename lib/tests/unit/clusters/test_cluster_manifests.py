@@ -114,6 +114,18 @@ def test_roles_have_addresses_of_their_own_on_the_second_network() -> None:
     assert {last for _, _, multus, last in _cni.ROLES.values() if not multus} == {0}
 
 
+def test_every_idle_policy_lets_in_others_than_clients_and_none_of_our_pods() -> None:
+    made = pods.idle_policies(3, "server-guarded")
+    names = [each["metadata"]["name"] for each in made]
+    assert names == ["idle-0000", "idle-0001", "idle-0002"]
+    own = pods.policy("server-guarded")["spec"]
+    for each in made:
+        spec = each["spec"]
+        assert spec["podSelector"] == own["podSelector"]
+        (who,) = spec["ingress"][0]["from"]
+        assert who["podSelector"]["matchLabels"] == {pods.PEER: each["metadata"]["name"].removeprefix("idle-")}
+
+
 def test_every_idle_service_has_an_endpoint_of_its_own_that_the_controller_need_not_make() -> None:
     made = pods.idle_services(3, "198.19.0.4")
     services, slices = made[0::2], made[1::2]

@@ -30,7 +30,7 @@ LONG = "compared by direction alone, for its paper contradicts it; lowest and hi
 UNMEASURED = {
     "workload": "mail", "metric": "messages_per_min", "scenario": "10 threads", "n_pairs": 0, "ratio": NAN,
     "ratio_low": NAN, "ratio_high": NAN, "predicted_low": NAN, "predicted_high": NAN, "margin": NAN,
-    "agreement": NOT_COMPARABLE, "reason": "not measured: not part of the profile quick",
+    "agreement": NOT_COMPARABLE, "reason": "not measured: not part of this session (profile quick)",
 }  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def test_ours_and_theirs_stand_at_their_places_with_reasons_and_counts() -> None
     assert sorted(set(marked(axes, "|")[:, 0])) == pytest.approx([0.92, 0.98])  # ends of the prediction intervals
     for text in ("agrees in size", "agrees in direction", "disagrees", "not comparable a", "not comparable b"):
         assert f"\n{text}\n" in f"\n{shown}\n"
-    assert "a  B5\nb  not measured: not part of the profile quick" in shown
+    assert "a  B5\nb  not measured: not part of this session (profile quick)" in shown
     assert "mail: messages (not measured)" in shown
     assert "0.950 [0.930, 0.970]" in shown
     assert "0.900 to 0.960" in shown

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from infrabench_platforms.lab import images
+from infrabench.core import ProvisionError
+from infrabench_platforms.lab import images, pod_images
 
 
 def test_a_node_has_everything_that_a_guest_has() -> None:
@@ -41,6 +42,33 @@ def test_the_hash_follows_the_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with open(parts["guest"] / "packages.txt", "a") as packages:
         packages.write("jq  # one more\n")
     assert images.content_hash("guest") != before[0]
+
+
+def test_an_archive_that_is_named_makes_other_images_of_its_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def state() -> tuple[str, str, tuple[str | Path, ...]]:
+        command = images.mmdebstrap("minbase", ["a", "b"], "trixie", tmp_path, "--customize-hook=true")
+        return images.content_hash("guest"), pod_images.content_hash("tools"), command
+
+    monkeypatch.delenv(images.ARCHIVE, raising=False)
+    guest, tools, command = state()
+    assert command[-3:] == ("--customize-hook=true", "trixie", tmp_path)  # apt's own archives, which have to be current
+    monkeypatch.setenv(images.ARCHIVE, "https://archive.example/debian/20260101T000000Z")
+    of_a_day = state()
+    assert of_a_day[2][-1] == "https://archive.example/debian/20260101T000000Z"
+    assert images.OF_A_DAY in of_a_day[2]
+    assert of_a_day[0] != guest
+    assert of_a_day[1] != tools
+    monkeypatch.setenv(images.ARCHIVE, "https://archive.example/debian/20260201T000000Z")
+    assert state()[0] not in (guest, of_a_day[0])
+
+
+@pytest.mark.parametrize("address", ["--customize-hook=rm", "20260101", "https://archive.example/a b"])
+def test_what_is_no_address_of_an_archive_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(images.ARCHIVE, address)
+    with pytest.raises(ProvisionError, match="INFRABENCH_DEBIAN must be an archive's address"):
+        images.content_hash("guest")
 
 
 def test_installed_packages_are_read_from_dpkg_status() -> None:

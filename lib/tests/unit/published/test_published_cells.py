@@ -87,12 +87,12 @@ def test_why_ours_is_not_there_is_told(forty: analysis.Results, quick: analysis.
     assert "crio-runc: not run: 40 pods do not fit, 31 do: memory of the node" in full
     told = published_cells.values(quick).text
     assert f"containerd-kata and crio-kata: not run: {NO_KATA}; " in told
-    assert "not part of the profile quick" in told
+    assert "not part of this session (profile quick)" in told
     assert (quick.folder / "tables/runtimes/beside-values.csv").is_file()
     ratios = rows(published_cells.ratios(quick))
     assert len(ratios) == len(read_cells("runtimes")[1])
     assert {row["agreement"] for row in ratios} == {"not comparable"}
-    assert "not part of the profile quick" in ratios[2]["note"]
+    assert "not part of this session (profile quick)" in ratios[2]["note"]
     assert NO_KATA in ratios[0]["note"]
 
 
@@ -167,6 +167,6 @@ def test_a_printed_value_stands_beside_every_mode_and_metric_of_ours_that_may_be
     assert {row["metric"] for row in database} == {"transactions", "queries"}
     assert {row["scenario"] for row in database} == {"read-write default", "read-write strict"}
     (rebuild,) = told_of(shown, "ceph, 20 GB used: 63 min")  # of the profile paper alone
-    assert rebuild["note"].startswith("not part of the profile quick; recovery settings are not stated (C9)")
+    assert rebuild["note"].startswith("not part of this session (profile quick); recovery settings are not stated (C9)")
     # an engine in user space is compared by direction
     assert "ours is zfs (user space): by direction alone" in analysis.table(stores, "published").text

@@ -40,7 +40,7 @@ def test_a_ratio_that_was_not_measured_says_why(tmp_path: Path) -> None:
     assert len(gone)
     assert set(gone["reason"]) == {"not measured: the LXD daemon did not answer"}
     rate = rows[(rows["system"] == "docker") & (rows["metric"] == "transfer_B_per_s")].iloc[0]
-    assert rate["reason"] == "not measured: not part of the profile quick"
+    assert rate["reason"] == "not measured: not part of this session (profile quick)"
 
 
 def test_ratios_of_two_cells_are_those_of_the_study_alone(tmp_path: Path, containers: Results) -> None:
@@ -58,7 +58,7 @@ def test_ratios_of_two_cells_are_those_of_the_study_alone(tmp_path: Path, contai
 
 def test_the_papers_metrics_have_a_verdict_or_a_reason(containers: Results) -> None:
     shown = ib.published_metrics(containers).text
-    assert "memory: not measured: not part of the profile quick." in shown  # two of its four kernels
+    assert "memory: not measured: not part of this session (profile quick)." in shown  # two of its four kernels
     assert "the web server's time per request, users=1000, docker: " in shown
     assert "web, time per request below 3 s: kept in 32 of 32 cells" in shown
     assert "ftp, below 1 s: not measured" in shown

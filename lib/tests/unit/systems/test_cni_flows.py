@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from infrabench.core import ProvisionError, Result, Target
 from infrabench.machines.hosts.host import LocalHost
-from infrabench_platforms.systems import _cni
+from infrabench_platforms.clusters import pods
+from infrabench_platforms.clusters.cluster import NODES, Cluster, Kubectl
+from infrabench_platforms.systems import _flows, cilium
 
 ROW = "{:>6}: {} {packets} 0 0 0 0 0 0 {} {packets} 0 0 0 0 0 0\n"
 NO_ROUTE = b"iperf3: error - unable to connect to server - server may have stopped running: Connection timed out\n"
@@ -82,7 +84,7 @@ def targets(net: Net) -> dict[str, Target]:
 
 
 def verified(net: Net, *, enforces: bool = True, joins_nodes: bool = True) -> dict[str, object]:
-    found = _cni.verify_network("some-cni", targets(net), enforces=enforces, joins_nodes=joins_nodes)
+    found = _flows.verify_network("some-cni", targets(net), enforces=enforces, joins_nodes=joins_nodes)
     assert net.listening == set()  # whatever was shown, no server stays behind
     return found
 
@@ -149,5 +151,49 @@ def test_a_client_that_fails_stops_the_server_all_the_same() -> None:
     net = Net()
     broken = {**targets(net), "far": Target("far", LocalHost(), ("false",))}
     with pytest.raises(Exception, match="far localhost exited with 1"):
-        _cni.verify_network("some-cni", broken, enforces=True, joins_nodes=True)
+        _flows.verify_network("some-cni", broken, enforces=True, joins_nodes=True)
     assert net.listening == set()
+
+
+@dataclass
+class Policies(Net):
+    """The same with the API of a cluster: a label lets the pod that has it in, at once and for as long as it has it."""
+
+    ignored: bool = False  # policies beside the first one
+    kept: bool = False  # who was let in once
+
+    def _does(self, role: str, line: str) -> tuple[int, bytes, bytes]:
+        if role != "kubectl":
+            return super()._does(role, line)
+        if "label pod server" in line:
+            named = f"{pods.PEER}=0002" in line
+            self.denied = None if (named and not self.ignored) or (self.kept and not named) else NO_ROUTE
+        return 0, b"", b""
+
+
+def add_policies(net: Policies) -> None:
+    cni = replace(cilium.FAMILY["cilium"].CNI, name="some-cni", idle_policies=3)
+    try:
+        _flows.add_policies(Cluster(Kubectl(net, ("kubectl",)), NODES), cni, targets(net))
+    finally:
+        assert net.listening == set()
+
+
+def test_the_last_of_many_policies_lets_in_whom_it_names_and_nobody_else() -> None:
+    net = Policies()
+    add_policies(net)
+    assert [line.split()[1] for line in net.asked if line.startswith("kubectl: ")] == ["create", "label", "label"]
+    assert net.denied == NO_ROUTE  # as before
+
+
+@pytest.mark.parametrize(
+    ("net", "said"),
+    [
+        (Policies(ignored=True), "some-cni: after 0 s the last of 3 policies lets nobody in"),
+        (Policies(kept=True), "some-cni: server is let in though no policy names it any more"),
+    ],
+)
+def test_policies_that_do_not_hold_are_found(net: Policies, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_flows, "SERVICE_S", 0.0)
+    with pytest.raises(ProvisionError, match=said):
+        add_policies(net)
