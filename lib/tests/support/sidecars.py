@@ -27,7 +27,7 @@ def compare(made: Path, *studies: str) -> None:
 
 
 def _cars(folder: Path, studies: tuple[str, ...]) -> dict[str, Any]:
-    """Side-cars by folder and name; a view of a study, ``cnis-ways``, belongs to it, and no A/A session of its own."""
+    """Side-cars by folder and name; a view of a study, ``cnis-ways``, belongs to it, no other session of it."""
     found = {}
     for path in sorted(folder.glob("*/*.json")):
         if any(_belongs(path.parent.name, study) for study in studies):
@@ -39,7 +39,8 @@ def _cars(folder: Path, studies: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _belongs(name: str, study: str) -> bool:
-    return name == study or (name.startswith(f"{study}-") and not name.startswith(f"{study}-aa-"))
+    others = name.startswith(f"{study}-aa-") or name == f"{study}-papers"
+    return name == study or (name.startswith(f"{study}-") and not others)
 
 
 def _near(data: Any) -> Any:

@@ -17,7 +17,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families  # JupyterLab brings it
 from scipy.stats import hmean
 
-from infrabench import cli
+from infrabench import cli, registry
 from infrabench.analysis.columns import AVERAGES, DICTIONARY, FORMS
 from infrabench.analysis.export import UNIT_NAMES, export, package_of, render_openmetrics
 from infrabench.analysis.session_data import Session, open_session, pool
@@ -93,11 +93,11 @@ def test_a_session_without_a_value_is_exported_too(
 
 
 def _recorded() -> list[str]:
-    """Return the recorded sessions, of each kind the newest."""
-    return [name for name, path in catalogue.recorded().items() if path.parent.name != "debian12"]
+    """Return the recorded session of every study."""
+    return [name for study in registry.names("studies") for name in catalogue.recorded(study)]
 
 
-def test_the_dictionary_says_what_every_recorded_session_writes(tmp_path: Path) -> None:
+def test_the_dictionary_says_what_the_recorded_session_of_every_study_writes(tmp_path: Path) -> None:
     def check_one(name: str) -> None:
         opened = open_session(catalogue.find(None, name))
         path = export(opened, "csv", tmp_path / f"{name}.csv")
@@ -220,7 +220,7 @@ def samples(text: str) -> Counter[tuple[str, frozenset[tuple[str, str]], float, 
     return found
 
 
-def test_openmetrics_of_every_recorded_session_is_valid_and_has_every_value(tmp_path: Path) -> None:
+def test_openmetrics_of_the_recorded_session_of_every_study_is_valid_and_has_every_value(tmp_path: Path) -> None:
     def check_one(name: str) -> None:
         opened = open_session(catalogue.find(None, name))
         table = opened.table
@@ -235,7 +235,7 @@ def test_openmetrics_of_every_recorded_session_is_valid_and_has_every_value(tmp_
         states = Counter(dict(pairs)["state"] for _, pairs, _, _ in found.elements() if "metric" not in dict(pairs))
         assert states == Counter(table.drop_duplicates("trial")["state"])
 
-    check_each(check_one, catalogue.recorded())
+    check_each(check_one, _recorded())
 
 
 def test_a_family_is_named_by_its_metric_and_the_unit_in_words() -> None:

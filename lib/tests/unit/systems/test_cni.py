@@ -261,7 +261,10 @@ def test_a_cni_is_one_file_anywhere(wire: Any, capsys: pytest.CaptureFixture[str
     site, _ = found()
     assert refusal(site, wire) == "the cluster's CNI is not wire: it leaves no mark"
     assert cli.main(["lab", "up", "--kubernetes", "host"]) == 2
-    assert "known are bridge, cilium, cilium-1000-services, cilium-direct, " in capsys.readouterr().err
+    assert (
+        "known are bridge, cilium, cilium-1000-policies, cilium-1000-services, cilium-direct, "
+        in capsys.readouterr().err
+    )
 
 
 def test_a_cni_that_asks_for_machines_gets_them_by_its_name_and_parts(wire: Any) -> None:
