@@ -85,11 +85,8 @@ def show_coverage(out: str = "out") -> Shown:
     So have those recorded at the papers' sizes, in a folder of their own. The table is written to files too.
     """
     wanted = [api.request(study, profile="quick") for study, _ in EXPERIMENTS.values()]
-    loaded = [api.run_or_load(each, mode="load") for each in wanted]
-    loaded += [
-        open_session(catalogue.find(AT_THEIR_SIZES, name)) for name in sorted(catalogue.recorded(AT_THEIR_SIZES))
-    ]
-    rows = cover([results(each) for each in loaded])
+    quick = [results(api.run_or_load(each, mode="load")) for each in wanted]
+    rows = cover([*quick, *open_large(out).values()])
     caption = "Every printed result, and what of ours stands beside it, or why nothing does."
     tables.save(rows, catalogue.home() / out / "tables" / "published", "coverage", caption)
     short = rows[["number", "printed", "ours", "agreement", "why not"]]

@@ -35,13 +35,14 @@ def main():
     before = {unit: read(pid) for unit, pid in pids.items()}
     time.sleep(asked["seconds"])
     after = {unit: read(pid) for unit, pid in pids.items()}
+    elapsed_ns = time.monotonic_ns() - begin
     agents = {}
     for unit, pid in pids.items():
         with open(f"/proc/{pid}/comm", encoding="ascii") as file:
             name = file.read().strip()
         cpu_ns = after[unit][0] - before[unit][0]
         agents[unit] = {"pid": pid, "name": name, "cpu_ns": cpu_ns, "resident_bytes": after[unit][1]}
-    told = {"elapsed_ns": time.monotonic_ns() - begin, "processors": os.cpu_count(), "agents": agents}
+    told = {"elapsed_ns": elapsed_ns, "processors": os.cpu_count(), "agents": agents}
     sys.stdout.write(json.dumps(told) + "\n")
 
 
