@@ -23,10 +23,10 @@ from infrabench_platforms.lab.shell import require
 BASE = ("guest", "node")  # what every lab is made from
 
 
-def check_systems(study: Study, systems: Sequence[str], disk_bytes: int, made: dict[str, bool]) -> dict[str, Outlook]:
+def check_systems(study: Study, systems: Sequence[str], disk_bytes: int, cached: dict[str, bool]) -> dict[str, Outlook]:
     """Return the outlook of each system of a study; `disk_bytes`: most space that one of its trials needs.
 
-    `made` begins empty, and keeps from study to study what is known of the Go tools.
+    `cached` begins empty, and keeps from study to study what is known of the Go tools.
     """
     found, local = {}, open_local(make=False)
     for number, label in enumerate(systems):
@@ -35,7 +35,7 @@ def check_systems(study: Study, systems: Sequence[str], disk_bytes: int, made: d
         spec = DeploySpec("outlook", study.limits, "", disk_bytes, len(systems) - number)
         first: tuple[str, ...] = ()
         try:
-            lab = LabAhead(made=made)
+            lab = LabAhead(cached=cached)
         except NotRunnable as error:
             in_lab: str | None = str(error)
         else:
@@ -72,14 +72,14 @@ class Enough(Exception):
 class LabAhead:
     """The lab as a site that does not stand: it refuses what this machine cannot carry, and stops at what it can.
 
-    `first` collects what would be made before, by the names of `prebuild.names`; give one `made` to all that are asked
+    `first` collects what would be made before, by the names of `prebuild.names`; give one `cached` to all that are asked
     together. Raises `NotRunnable` where there can be no lab at all.
     """
 
     name: str = "lab"
     kind: str = "lab"
     first: list[str] = field(default_factory=list)
-    made: dict[str, bool] = field(default_factory=dict)  # what is known of Go tools: asking takes a moment for each
+    cached: dict[str, bool] = field(default_factory=dict)  # what is known of Go tools: asking takes a moment for each
     part: tuple[str, ...] = ()  # of the Go tools, in the place of what it is a version of
     of_release: bool = False  # with the server of a release, and no machines for clusters and stores
 
@@ -102,8 +102,8 @@ class LabAhead:
         if kata.PART in tools:
             node_groups.find_local_kata()
         wanted = node_groups.parts((*tools, *self.part))
-        self.made.update((part, go_tools.cached(part) is not None) for part in wanted if part not in self.made)
-        missing = [part for part in wanted if not self.made[part]]
+        self.cached.update((part, go_tools.cached(part) is not None) for part in wanted if part not in self.cached)
+        missing = [part for part in wanted if not self.cached[part]]
         if missing:
             go_tools.require(missing)
         self.first.extend(missing)

@@ -272,8 +272,8 @@ def verify_limits(target: Target, limits: Limits, system: str) -> dict[str, Any]
         wanted["cpus"] = limits.cpus
     wrong = {key: (value, found[key]) for key, value in wanted.items() if found[key] != value}
     if wrong:
-        told = "; ".join(f"{key}: asked for {asked}, found {is_}" for key, (asked, is_) in wrong.items())
-        raise ProvisionError(f"{system}: limits inside the target differ from those set: {told}")
+        differences = "; ".join(f"{key}: asked for {asked}, found {is_}" for key, (asked, is_) in wrong.items())
+        raise ProvisionError(f"{system}: limits inside the target differ from those set: {differences}")
     return found
 
 

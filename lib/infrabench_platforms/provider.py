@@ -66,10 +66,10 @@ def guest_image(say: Say, make: bool = True) -> dict[str, Any]:
 def open_cluster(hosts: Mapping[str, SSHHost], tools: tuple[str, ...], say: Say) -> AbstractContextManager[Machines]:
     """Return a context with hosts of one's own as a cluster's machines: what they need is built here, and brought."""
     built = go_tools.make(node_groups.parts(tools), say)
-    made = {kind: pod_images.make(kind, say) for kind in pod_images.KINDS}
+    images = {kind: pod_images.make(kind, say) for kind in pod_images.KINDS}
     parcels = remote.Parcels(
         tools=built,
-        images={kind: (each.tag, each.tar) for kind, each in made.items()},
+        images={kind: (each.tag, each.tar) for kind, each in images.items()},
         versions={part: go_parts.version(go_parts.PARTS[part]) for part in built},
         own=tuple(part for part in tools if part == kata.PART),
     )

@@ -43,16 +43,16 @@ def main(config, verb, count):
     if verb == "evidence":
         sys.stdout.write(cluster.evidence())
         return
-    told = {"ensure": cluster.ensure, "create": cluster.create, "remove": cluster.remove}[verb](count)
-    sys.stdout.write(json.dumps({"verb": verb, **told}))
+    result = {"ensure": cluster.ensure, "create": cluster.create, "remove": cluster.remove}[verb](count)
+    sys.stdout.write(json.dumps({"verb": verb, **result}))
 
 
 class Failed(Exception):
-    """What the pods did not do; `told` is what is known of them."""
+    """What the pods did not do; `known` is what is known of them."""
 
-    def __init__(self, why, told):
+    def __init__(self, why, known):
         super().__init__(why)
-        self.told = told
+        self.known = known
 
 
 class Population:
@@ -69,26 +69,26 @@ class Population:
             raise Failed(f"kubectl {argv[0]}: {done.stderr.strip()[-400:]}", {})
         return done.stdout
 
-    def standing(self):
+    def list_pods(self):
         return {each["metadata"]["name"]: each for each in json.loads(self.run("get", "--raw", self.path))["items"]}
 
     def ensure(self, count):
-        begun_s, found = time.time(), self.standing()
+        begun_s, found = time.time(), self.list_pods()
         wanted = set(names(count))
         good = {name for name, pod in found.items() if name in wanted and stands(pod)}
-        good -= self.silent({name: address(found[name]) for name in good})
+        good -= self.find_silent({name: address(found[name]) for name in good})
         going, missing = found.keys() - good, wanted - good
         if going:
-            self.removed(going)
+            self.delete_pods(going)
         if missing:
             self.create_pods(sorted(missing))
-            now = self.standing()
+            now = self.list_pods()
             self.tell({name: address(now[name]) for name in wanted})
-        told = {"count": count, "made": len(missing), "removed": len(going)}
-        return {**told, "begun_s": begun_s, "done_s": time.time()}
+        counts = {"count": count, "made": len(missing), "removed": len(going)}
+        return {**counts, "begun_s": begun_s, "done_s": time.time()}
 
     def create(self, count):
-        if self.standing():
+        if self.list_pods():
             raise Failed("pods stand already: a creation is timed from none", {})
         before = self.operations(CREATE)
         begun_s, ready = self.create_pods(names(count))
@@ -104,12 +104,12 @@ class Population:
         }
 
     def remove(self, _):
-        found = self.standing()
+        found = self.list_pods()
         before = self.operations(REMOVE)
         begun_s = done_s = time.time()
         gone = {}
         if found:
-            begun_s, gone = self.removed(found.keys())
+            begun_s, gone = self.delete_pods(found.keys())
             done_s = max(at_s for at_s, _ in gone.values())
         after = self.operations(REMOVE)
         pods = [{"name": name, "gone_s": at_s} for name, (at_s, _) in sorted(gone.items())]
@@ -143,7 +143,7 @@ class Population:
             )
         return begun_s, ready
 
-    def removed(self, going):
+    def delete_pods(self, going):
         """Remove pods; return when that began, and by name when each was gone."""
         with Watch(self, len(going)) as watch:
             begun_s = time.time()
@@ -159,14 +159,14 @@ class Population:
             )
         return begun_s, gone
 
-    def silent(self, addresses):
+    def find_silent(self, addresses):
         """Leave the list of addresses in the conductor, and return the names of those that do not answer it.
 
         Not every pod that was frozen for minutes does, whatever its kubelet says of it.
         """
         if not addresses:
             return set()
-        rows = [json.loads(line) for line in self.conducted("", addresses).splitlines()]
+        rows = [json.loads(line) for line in self.ask_conductor("", addresses).splitlines()]
         return {row["name"] for row in rows if row.get("error")}
 
     def tell(self, addresses):
@@ -174,13 +174,13 @@ class Population:
 
         A pod is Ready as soon as its runtime says that it was started, which may be before its program runs.
         """
-        self.conducted("all", addresses)
+        self.ask_conductor("all", addresses)
 
-    def conducted(self, which, addresses):
+    def ask_conductor(self, which, addresses):
         """Return what the conductor says of pods by name and address."""
         text = "".join(f"{name} {where}\n" for name, where in sorted(addresses.items()))
-        told = (self.config["list"], str(len(addresses)), which)
-        argv = ("exec", "--stdin", self.config["conductor"], "--", "sh", "-c", GREET, *told)
+        words = (self.config["list"], str(len(addresses)), which)
+        argv = ("exec", "--stdin", self.config["conductor"], "--", "sh", "-c", GREET, *words)
         return self.run(*argv, stdin=text, timeout_s=3 * ASK_S)
 
     def operations(self, kinds):
@@ -205,13 +205,13 @@ class Population:
         for event in events:
             if event["involvedObject"].get("name") in left:
                 warnings.setdefault(event["message"].strip(), set()).add(event["involvedObject"]["name"])
-        for name, pod in self.standing().items():
+        for name, pod in self.list_pods().items():
             for each in pod["status"].get("containerStatuses", ()):
                 for state in each.get("state", {}).values():
                     if name in left and state.get("reason"):
                         states.setdefault(f"{state['reason']} {state.get('message', '')}".strip(), set()).add(name)
         counted = [
-            [f"{len(names)} of them: {why[-LONGEST:]}" for why, names in told.items()] for told in (warnings, states)
+            [f"{len(names)} of them: {why[-LONGEST:]}" for why, names in reasons.items()] for reasons in (warnings, states)
         ]
         return counted[0], [f"the runtime: {line[-LONGEST:]}" for line in self.log_complaints()], counted[1]
 
@@ -230,16 +230,16 @@ class Population:
         return "get", "--raw", f"/api/v1/nodes/{self.config['node']}/proxy/logs/{name}"
 
     def evidence(self):
-        asked = [("get", "pods", "--output=wide"), ("get", "events", "--sort-by=.lastTimestamp")]
-        asked += [self.log(name) for name in self.config["logs"]]
-        told = []
-        for argv in asked:
+        commands = [("get", "pods", "--output=wide"), ("get", "events", "--sort-by=.lastTimestamp")]
+        commands += [self.log(name) for name in self.config["logs"]]
+        parts = []
+        for argv in commands:
             try:
                 said = self.run(*argv)
             except (Failed, subprocess.TimeoutExpired) as error:
                 said = str(error)
-            told += [f"# kubectl {' '.join(argv)}", *said.splitlines()[-120:], ""]
-        return "\n".join(told)
+            parts += [f"# kubectl {' '.join(argv)}", *said.splitlines()[-120:], ""]
+        return "\n".join(parts)
 
 
 class Watch:
@@ -248,7 +248,7 @@ class Watch:
     def __init__(self, population, count):
         self.population = population
         self.limit_s = population.config["wait_s"] + count * population.config["wait_s_per_pod"]
-        self.said = queue.Queue()
+        self.events = queue.Queue()
 
     def __enter__(self):
         path = self.population.path + f"&watch=1&timeoutSeconds={self.limit_s + 60:.0f}"
@@ -264,20 +264,20 @@ class Watch:
 
     def read(self):
         for line in self.process.stdout:
-            self.said.put((time.time(), line))
-        self.said.put(None)
+            self.events.put((time.time(), line))
+        self.events.put(None)
 
     def until(self, true, awaited):
         """Return, by name, when each of `awaited` first was so, with its pod, and the names that never were."""
         found, deadline = {}, time.monotonic() + self.limit_s
         while awaited - found.keys():
             try:
-                said = self.said.get(timeout=max(0.0, deadline - time.monotonic()))
+                row = self.events.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 break
-            if said is None:
+            if row is None:
                 raise Failed("the API ended its watch", {})
-            at_s, event = said[0], json.loads(said[1])
+            at_s, event = row[0], json.loads(row[1])
             name = event["object"].get("metadata", {}).get("name")
             if name in awaited and name not in found and true(event["type"], event["object"]):
                 found[name] = (at_s, event["object"])
@@ -319,7 +319,7 @@ if __name__ == "__main__":
     try:
         main(json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 0)
     except Failed as error:
-        sys.stdout.write(json.dumps({"verb": sys.argv[2], "failed": str(error), **error.told}))
+        sys.stdout.write(json.dumps({"verb": sys.argv[2], "failed": str(error), **error.known}))
         sys.exit(str(error))
     except subprocess.TimeoutExpired as error:
         sys.exit(f"kubectl did not answer within {error.timeout:.0f} s: {error.cmd[-3:]}")

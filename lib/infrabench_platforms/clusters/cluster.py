@@ -35,10 +35,10 @@ count=$1 names=; shift
 while [ "$count" -gt 0 ]; do names="$names $1"; shift; count=$((count - 1)); done
 one='{range .status.conditions[?(@.type=="Ready")]}{.status} {end}'
 state="$one{range .items[*]}$one{end}"  # of a single name kubectl gives the node itself, and no list
-"$@" get nodes $names --output=jsonpath="$state" >/tmp/infrabench-ready.$$ & asked=$!
+"$@" get nodes $names --output=jsonpath="$state" >/tmp/infrabench-ready.$$ & query=$!
 healthy=1
 for name in $names; do "$@" get --raw "/api/v1/nodes/$name/proxy/healthz" >/dev/null 2>&1 || healthy=; done
-wait $asked; said=$(cat /tmp/infrabench-ready.$$); rm -f /tmp/infrabench-ready.$$
+wait $query; said=$(cat /tmp/infrabench-ready.$$); rm -f /tmp/infrabench-ready.$$
 [ -n "$healthy" ] && [ -n "$said" ] && case $said in *False*|*Unknown*) exit 1;; esac
 """
 THAW_S = 30.0
@@ -129,8 +129,8 @@ def bring_up(
     try:
         until(what, lambda: len(kubectl.run(*ranges).stdout.split()) >= len(names), REGISTER_S)
     except ProvisionError as error:
-        told = "; ".join(f"{each.name}: {last_words(each.host, 'kubelet')}" for each in members)
-        raise ProvisionError(f"{error}. Their kubelets said last: {told}") from error
+        last_lines = "; ".join(f"{each.name}: {last_words(each.host, 'kubelet')}" for each in members)
+        raise ProvisionError(f"{error}. Their kubelets said last: {last_lines}") from error
     log.debug("the cluster stands after %.1f s", time.monotonic() - begin)
     return cluster
 
@@ -192,8 +192,8 @@ def until(what: str, true: Callable[[], bool], timeout_s: float = READY_S) -> No
 
 
 def _nodes(cluster: Cluster) -> list[Mapping[str, Any]]:
-    told = cluster.kubectl.get("nodes", *cluster.nodes)
-    return told.get("items", [told])  # of a single name kubectl gives the node itself, and no list
+    answer = cluster.kubectl.get("nodes", *cluster.nodes)
+    return answer.get("items", [answer])  # of a single name kubectl gives the node itself, and no list
 
 
 def make_resume(cluster: Cluster, resume: Callable[[], None] | None) -> Callable[[], None] | None:

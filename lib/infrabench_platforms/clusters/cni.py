@@ -14,7 +14,7 @@ from infrabench.core import Machines, NotRunnable
 from infrabench.machines.hosts import parallel
 from infrabench_platforms.clusters import workers
 from infrabench_platforms.clusters.cluster import Cluster, bring_up, wait_ready
-from infrabench_platforms.clusters.hosts import PREFIX, push, script
+from infrabench_platforms.clusters.hosts import CNI_DEVICES, PREFIX, push, script
 from infrabench_platforms.clusters.runtimes import CNI_BIN, CNI_CONFIG, PLAIN_CONFIG
 from infrabench_platforms.clusters.workers import Worker
 
@@ -27,15 +27,15 @@ MULTUS = {
     "kubeconfig": "/etc/kubernetes/network.conf", "capabilities": {"portMappings": True}, "logLevel": "error",
     "logFile": "/var/log/infrabench/multus.log",
 }  # fmt: skip
-# What a CNI's own clean-up removes of it on a node: its program, configuration ($1), devices and what hangs on others.
-# Rules of packet filters and settings stay, as they do there. $2 ..: units
+# What a CNI's own clean-up removes of it on a node: its program, configuration ($1), devices (those of $2 that are there)
+# and what hangs on others. Rules of packet filters and settings stay, as they do there. $3 ..: units
 _REMOVE = """
 set -eu
-file=$1; shift
+file=$1 devices=$2; shift 2
 for unit in "$@"; do systemctl stop "$unit"; rm "/etc/systemd/system/$unit.service"; done
 systemctl daemon-reload
 rm -rf "$file" /sys/fs/bpf/cilium /sys/fs/bpf/tc/globals/cilium_*
-for link in cni0 flannel.1 cilium_vxlan cilium_host; do
+for link in $devices; do
   [ ! -e "/sys/class/net/$link" ] || ip link del "$link"
 done
 for link in /sys/class/net/*; do
@@ -81,7 +81,7 @@ WITH_SERVICES: Mapping[str, Any] = {"idle_services": 1000}
 BY_NFTABLES: Mapping[str, Any] = {"proxy": workers.NFTABLES, "programs": (("nft", "nftables"),)}
 
 
-def standing(
+def make_cluster(
     machines: Machines, cni: CNI, runtime: str = "containerd", handlers: Sequence[str] = ("runc",), *,
     multus: bool = True,
 ) -> Cluster:  # fmt: skip
@@ -106,14 +106,14 @@ def standing(
 def migrate(cluster: Cluster, before: CNI, cni: CNI) -> None:
     """Put a CNI in the place of the one that a cluster had `before`, on the same nodes and under the same Multus.
 
-    The cluster has no pods. Raises as `standing`.
+    The cluster has no pods. Raises as `make_cluster`.
     """
     assert cluster.machines is not None
     if before.operator:
-        script(cluster.kubectl.host, _REMOVE, "", f"{PREFIX}{before.operator}")
+        script(cluster.kubectl.host, _REMOVE, "", "", f"{PREFIX}{before.operator}")
     own = [f"{PREFIX}{before.program[0]}"] if before.program else []
     config = f"{PLAIN_CONFIG}/{before.config}"
-    parallel.run_all(lambda worker: script(worker.host, _REMOVE, config, *own), cluster.workers)
+    parallel.run_all(lambda worker: script(worker.host, _REMOVE, config, CNI_DEVICES, *own), cluster.workers)
     _install(cluster, cni)
     install_multus(cluster, cluster.machines.tools["multus"], cni.config)
     wait_ready(cluster)

@@ -13,6 +13,7 @@ LOGS = "/var/log/infrabench"
 UNITS = "/etc/systemd/system"
 PREFIX = "infrabench-"  # of every unit of ours
 STEP_S = 60.0
+CNI_DEVICES = "cni0 flannel.1 cilium_vxlan cilium_host"  # that CNIs make on a node, beside those of pods
 
 _UNIT = """\
 [Unit]

@@ -135,17 +135,17 @@ def parse_configuration(root: str, shim: str, configuration: str, version: str, 
                 merged.setdefault(name, {}).update(table)
         if len(merged) != 1:
             raise ValueError(f"it has {len(merged)} tables of a hypervisor, not one")
-        ((hypervisor, told),) = merged.items()
-        files = [str(told[key]) for key in _TEXTS if told.get(key)]
+        ((hypervisor, section),) = merged.items()
+        files = [str(section[key]) for key in _TEXTS if section.get(key)]
     except (tomllib.TOMLDecodeError, AttributeError, TypeError, ValueError) as error:
         raise NotRunnable(f"Kata's configuration {configuration} cannot be understood: {error}") from error
-    if told.get("virtio_fs_daemon") and told.get("shared_fs", "virtio-fs") == "virtio-fs":
-        files.append(str(told["virtio_fs_daemon"]))
+    if section.get("virtio_fs_daemon") and section.get("shared_fs", "virtio-fs") == "virtio-fs":
+        files.append(str(section["virtio_fs_daemon"]))
     number = re.search(r"version:? *v?(\d[^\s,]*)", version)
     return Kata(
-        root, shim, configuration, number[1] if number else version.strip(), hypervisor, str(told.get("path", "")),
-        str(told.get("machine_accelerators", "")), "(Rust)" in version,
-        not told.get("disable_vhost_net", False), tuple(files),
+        root, shim, configuration, number[1] if number else version.strip(), hypervisor, str(section.get("path", "")),
+        str(section.get("machine_accelerators", "")), "(Rust)" in version,
+        not section.get("disable_vhost_net", False), tuple(files),
     )  # fmt: skip
 
 

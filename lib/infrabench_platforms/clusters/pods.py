@@ -110,10 +110,10 @@ def idle_services(count: int, address: str) -> list[Manifest]:
 
     Endpoints are written out: made by the controller, a thousand take a minute.
     """
-    made: list[Manifest] = []
+    manifests: list[Manifest] = []
     for number in range(count):
         name, port = f"idle-{number:04d}", {"name": "tcp", "protocol": "TCP", "port": PORTS[0]}
-        made += [
+        manifests += [
             {
                 "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": NAMESPACE},
                 "spec": {"ports": [port]},
@@ -126,7 +126,7 @@ def idle_services(count: int, address: str) -> list[Manifest]:
                 "endpoints": [{"addresses": [address], "conditions": {"ready": True}}], "ports": [port],
             },
         ]  # fmt: skip
-    return made
+    return manifests
 
 
 def policy(pod: str) -> Manifest:

@@ -24,7 +24,7 @@ from infrabench.machines import host_cache
 from infrabench.machines.hosts import parallel
 from infrabench.machines.hosts.host import SSHHost, run_checked
 from infrabench_platforms.clusters.control import POD_NET
-from infrabench_platforms.clusters.hosts import script
+from infrabench_platforms.clusters.hosts import CNI_DEVICES, script
 
 STORE = host_cache.FOLDER
 NOTE = "/var/lib/infrabench-borrowed"
@@ -147,7 +147,7 @@ def borrow(host: Host, tools: tuple[str, ...] = ()) -> None:
         raise NotRunnable(f"{host.name} still has of an earlier run: {'; '.join(left)}. Remove it, or restart it")
     folders = (*FOLDERS, *(folder for part in tools for folder in FOLDERS_OF.get(part, ())))
     needed = [f"{program}={package}" for program, package in programs(tools).items()]
-    result = host.run(("sh", "-s", NOTE, *needed, "--", *folders), timeout_s=STEP_S, stdin=_CLAIM.encode())
+    result = host.run(("sh", "-s", NOTE, CNI_DEVICES, *needed, "--", *folders), timeout_s=STEP_S, stdin=_CLAIM.encode())
     if result.status == 3:
         raise NotRunnable(f"{host.name}: {result.stdout.decode('utf-8', 'replace').strip()}")
     if not result.ok:
@@ -159,7 +159,7 @@ def give_back(host: Host) -> list[str]:
 
     Does nothing on a machine that is not borrowed.
     """
-    return script(host, _GIVE_BACK, NOTE, STORE, POD_NET, *FOLDERS, timeout_s=STEP_S).splitlines()
+    return script(host, _GIVE_BACK, NOTE, STORE, POD_NET, CNI_DEVICES, *FOLDERS, timeout_s=STEP_S).splitlines()
 
 
 def bring(host: SSHHost, folders: Mapping[str, Path], say: Say = log.info) -> None:
@@ -174,8 +174,8 @@ def bring(host: SSHHost, folders: Mapping[str, Path], say: Say = log.info) -> No
         raise NotRunnable(f"{host.name}: {free / 2**30:.1f} GiB free in {STORE}, {space / 2**30:.1f} are needed")
     say(f"Copying {', '.join(sorted(absent))} to {host.name}: {need / 1e6:.0f} MB, once")
     for name, folder in absent.items():
-        with tempfile.TemporaryDirectory() as made:
-            packed = Path(made) / "packed.tar"
+        with tempfile.TemporaryDirectory() as scratch:
+            packed = Path(scratch) / "packed.tar"
             with tarfile.open(packed, "w") as tar:
                 tar.add(folder, ".", filter=_root)
             host_cache.copy(host, packed, f"{folder.name}.tar")

@@ -139,8 +139,8 @@ def read_versions(worker: Worker) -> dict[str, str]:
         argv = HANDLERS[name].version(worker)
         result = worker.host.run(argv, timeout_s=STEP_S)
         if not result.ok:
-            told = result.stderr.decode("utf-8", "replace").strip()[-300:]
-            raise ProvisionError(f"{worker.host.name}: {' '.join(argv)} does not tell its version: {told}")
+            reason = result.stderr.decode("utf-8", "replace").strip()[-300:]
+            raise ProvisionError(f"{worker.host.name}: {' '.join(argv)} does not tell its version: {reason}")
         found[name] = result.stdout.decode("utf-8", "replace").strip().partition("\n")[0]
     return found
 

@@ -95,14 +95,14 @@ def keep_cluster(name: str, tools: tuple[str, ...]) -> Iterator[Machines]:
     with in_use():
         up()
         kubeconfig(name).unlink(missing_ok=True)  # its presence says that the cluster is whole
-        made = node_groups.make(KEPT + name, tools)
+        machines = node_groups.make(KEPT + name, tools)
         try:
-            yield made
+            yield machines
         except BaseException:
             node_groups.remove(KEPT + name)
             raise
         finally:
-            for each in made.hosts.values():
+            for each in machines.hosts.values():
                 each.close()
 
 

@@ -298,9 +298,9 @@ def forget_caches() -> int:
     A part that changes is then built from nothing, and downloads its modules. `SiteError` while some are built.
     """
     with shell.locked(LOCK, wait_s=0.0):
-        held = caches_bytes()
+        size = caches_bytes()
         _remove(*caches().values())
-        return held
+        return size
 
 
 def purge() -> None:

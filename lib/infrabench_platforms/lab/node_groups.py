@@ -253,10 +253,10 @@ def make_pair(name: str, group: str, say: Say = log.info) -> Path:
     file = pair_inventory(name)
     image, node = images.make("guest", say), images.make("node", say)
     file.unlink(missing_ok=True)  # its presence says that the pair is whole
-    made = boot(group, nodes.PAIR, node, {GUEST_DIR: image.folder})
-    for host in made.hosts.values():
+    machines = boot(group, nodes.PAIR, node, {GUEST_DIR: image.folder})
+    for host in machines.hosts.values():
         host.close()
-    addresses = {role: host.address for role, host in made.hosts.items()}
+    addresses = {role: host.address for role, host in machines.hosts.items()}
     file.write_text(INVENTORY.format(name=name, ssh=lab_dir() / "ssh", **addresses))
     return file
 

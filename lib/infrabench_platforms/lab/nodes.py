@@ -208,8 +208,8 @@ def wait_until_ready(machine: Host, node: Node) -> None:
     except SiteError as error:
         console = node.home / "console.log"
         tail = console.read_text(errors="replace")[-600:] if console.exists() else "no console output"
-        told = f"node {node.role} did not answer within {READY_S:.0f} s: {error}\n{tail}"
-        raise ProvisionError(told) from error
+        reason = f"node {node.role} did not answer within {READY_S:.0f} s: {error}\n{tail}"
+        raise ProvisionError(reason) from error
     commands: list[tuple[str, ...]] = [("ip", "route", "replace", "unreachable", str(RANGE), "metric", "4096")]
     if node.role == SERVER.role:
         commands += [("sysctl", "-qw", "net.ipv4.ip_forward=1"), ("sh", "-c", _START, "sh", *SERVICES)]
@@ -317,8 +317,8 @@ def _kill_cgroups(container: str) -> None:
                     folder.rmdir()
         time.sleep(0.1)
     if left := _cgroups(container):
-        told = "; ".join(_describe_members(left)) or "no process is in it that this one can see"
-        raise ProvisionError(f"cgroups of {container} cannot be removed after {STOP_S:.0f} s: {left[0]}: {told}")
+        members = "; ".join(_describe_members(left)) or "no process is in it that this one can see"
+        raise ProvisionError(f"cgroups of {container} cannot be removed after {STOP_S:.0f} s: {left[0]}: {members}")
 
 
 def _describe_members(tops: Iterable[Path]) -> list[str]:

@@ -64,7 +64,7 @@ class PodImage:
 
 def content_hash(kind: str) -> str:
     """Return the hash that names an image: its sources, packages, compiler and how they are put together."""
-    made = {
+    contents = {
         "pause": [(POD / "pause.c").read_text(), PAUSE_FLAGS],
         "tools": [
             (POD / "packages.txt").read_text(), images.suite(NODES), COMPONENTS, STREAM.read_text(), STREAM_FLAGS,
@@ -72,7 +72,7 @@ def content_hash(kind: str) -> str:
             {path.name: path.read_text() for path in sorted((POD / "pods").glob("*.[ch]"))}, PAUSE_FLAGS,
         ],
     }  # fmt: skip
-    return digest([FORMAT, kind, made[kind], architecture(), compiler(), *images.archive()])
+    return digest([FORMAT, kind, contents[kind], architecture(), compiler(), *images.archive()])
 
 
 def compiler() -> str:

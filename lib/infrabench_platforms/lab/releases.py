@@ -86,13 +86,13 @@ class ReleaseServers:
         guest, image = images.make("guest", self.say), images.make(release.image, self.say)
         group, client = f"release-{name}", site.hosts["client"]
         with ExitStack() as stack:  # the node goes although the client is lost
-            made = node_groups.boot(group, ("server",), image, {GUEST_DIR: guest.folder})
-            stack.callback(node_groups.close_group, group, made.hosts)
+            machines = node_groups.boot(group, ("server",), image, {GUEST_DIR: guest.folder})
+            stack.callback(node_groups.close_group, group, machines.hosts)
             stack.callback(client.run, ("ip", "route", "del", release.network), timeout_s=10)
-            route = ("ip", "route", "replace", release.network, "via", made.hosts["server"].address)
+            route = ("ip", "route", "replace", release.network, "via", machines.hosts["server"].address)
             run_checked(client, route, timeout_s=10)
             stack.callback(self.servers.pop, name)
-            self.servers[name] = replace(made, facts={"release": name, "node_image": image.hash})
+            self.servers[name] = replace(machines, facts={"release": name, "node_image": image.hash})
             yield _view(site, name, self.servers[name])
 
 
@@ -110,7 +110,7 @@ def refuse_machines(name: str, *_: object) -> NoReturn:
     raise NotRunnable(f"the lab has one version of {name} alone")
 
 
-def _view(site: Site, name: str, made: Machines) -> Site:
-    facts = {**site.facts, **made.facts, "guest_network": RELEASES[name].network}
-    hosts = {**site.hosts, "server": made.hosts["server"]}
+def _view(site: Site, name: str, machines: Machines) -> Site:
+    facts = {**site.facts, **machines.facts, "guest_network": RELEASES[name].network}
+    hosts = {**site.hosts, "server": machines.hosts["server"]}
     return replace(site, hosts=hosts, facts=facts, maker=refuse_machines, storer=refuse_machines)  # type: ignore[type-var]

@@ -85,8 +85,8 @@ def shape(machines: Machines, devices: Mapping[str, str]) -> str:
 
 
 def _read_speed(client: Host, device: str) -> str:
-    told = client.run(("cat", f"/sys/class/net/{device}/speed"), timeout_s=CHECK_S).stdout.decode().strip()
-    speed = f"{told} Mbit/s by its driver" if told.isdecimal() else "its driver does not tell its speed"
+    mbit = client.run(("cat", f"/sys/class/net/{device}/speed"), timeout_s=CHECK_S).stdout.decode().strip()
+    speed = f"{mbit} Mbit/s by its driver" if mbit.isdecimal() else "its driver does not tell its speed"
     return f"not shaped: the hosts' own, {speed}"
 
 

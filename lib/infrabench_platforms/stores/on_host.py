@@ -81,8 +81,8 @@ def find_obstacle(
     `own` is as in `programs`.
     """
     needed = programs(name, own)
-    asked = [f"{key}={value}" for key, value in {**needed, **DEVICES}.items()]
-    argv = ("sh", "-c", _CHECK, "sh", FOLDER, *asked)
+    words = [f"{key}={value}" for key, value in {**needed, **DEVICES}.items()]
+    argv = ("sh", "-c", _CHECK, "sh", FOLDER, *words)
     *absent, free = run_checked(host, argv, timeout_s=CHECK_S, error=SiteError).split()
     where = host.name
     if "root" in absent:

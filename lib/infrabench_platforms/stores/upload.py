@@ -64,7 +64,7 @@ def ask(host: Host, of: Config, *words: str, timeout_s: float = 120.0) -> dict[s
     """Return the answer of a verb that has to succeed; `ProvisionError` with the reason on the node."""
     result = host.run((*command(of), *words), timeout_s=timeout_s)
     if not result.ok:
-        told = result.stderr.decode("utf-8", "replace").strip()[-800:]
-        raise ProvisionError(f"{host.name}: store {of.name}: {words[0]} failed: {told or 'no reason given'}")
+        reason = result.stderr.decode("utf-8", "replace").strip()[-800:]
+        raise ProvisionError(f"{host.name}: store {of.name}: {words[0]} failed: {reason or 'no reason given'}")
     answer: dict[str, Any] = json.loads(result.stdout)
     return answer

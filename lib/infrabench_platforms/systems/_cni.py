@@ -16,7 +16,7 @@ from typing import Any
 from infrabench.core import Deployment, DeploySpec, Host, NotRunnable, ProvisionError, Site, Target
 from infrabench_platforms.clusters import hosts, pods, remote, workers
 from infrabench_platforms.clusters.cluster import Cluster, Kubectl, list_programs, make_resume
-from infrabench_platforms.clusters.cni import CNI, migrate, standing
+from infrabench_platforms.clusters.cni import CNI, migrate, make_cluster
 from infrabench_platforms.systems import _flows, _namespace
 
 OWN = "a cluster of its own: one control node, two workers"
@@ -71,13 +71,13 @@ class System:
 def _deploy(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
     """Yield the pods of a new cluster."""
     with site.machines(cni.name, cni.parts) as machines:
-        cluster = standing(machines, cni.before or cni)
+        cluster = make_cluster(machines, cni.before or cni)
         if cni.before:
-            _populated(cluster, spec, cni.before, machines.images["tools"][0])
+            _deploy_pods(cluster, spec, cni.before, machines.images["tools"][0])
             _namespace.remove(cluster.kubectl)
             migrate(cluster, cni.before, cni)
-        made = _populated(cluster, spec, cni, machines.images["tools"][0])
-        yield replace(made, pause=machines.pause, resume=make_resume(cluster, machines.resume))
+        deployment = _deploy_pods(cluster, spec, cni, machines.images["tools"][0])
+        yield replace(deployment, pause=machines.pause, resume=make_resume(cluster, machines.resume))
 
 
 def _deploy_in_existing(site: Site, spec: DeploySpec, cni: CNI) -> AbstractContextManager[Deployment]:
@@ -89,10 +89,10 @@ def _deploy_in_existing(site: Site, spec: DeploySpec, cni: CNI) -> AbstractConte
     cluster = Cluster(kubectl, (names[0], names[1]))
     if differs := cni.installed(cluster):
         raise NotRunnable(f"the cluster's CNI is not {cni.name}: {differs}")
-    return _namespace.borrow(site, kubectl, lambda: _populated(cluster, spec, cni, site.facts["pod_image"]))
+    return _namespace.borrow(site, kubectl, lambda: _deploy_pods(cluster, spec, cni, site.facts["pod_image"]))
 
 
-def _populated(cluster: Cluster, spec: DeploySpec, cni: CNI, image: str) -> Deployment:
+def _deploy_pods(cluster: Cluster, spec: DeploySpec, cni: CNI, image: str) -> Deployment:
     """Make the pods, and return them as a deployment once traffic between them was seen to take the CNI's path."""
     own = cluster.machines is not None
     _namespace.remove(cluster.kubectl)
@@ -129,9 +129,9 @@ def _populated(cluster: Cluster, spec: DeploySpec, cni: CNI, image: str) -> Depl
 
 def _make_services(cluster: Cluster, count: int, address: str) -> str:
     """Make services that nobody asks for, and return the address of the last one."""
-    made = pods.idle_services(count, address)
-    cluster.kubectl.create(made)
-    last = made[-1]["metadata"]["name"]
+    services = pods.idle_services(count, address)
+    cluster.kubectl.create(services)
+    last = services[-1]["metadata"]["name"]
     return cluster.kubectl.get("service", last, f"--namespace={pods.NAMESPACE}")["spec"]["clusterIP"]
 
 
@@ -144,7 +144,7 @@ def find_targets(
     """
     host = cluster.kubectl.host
     service = cluster.kubectl.get("service", "server", f"--namespace={pods.NAMESPACE}")["spec"]["clusterIP"]
-    made = {}
+    targets = {}
     for role, (node, _, with_multus, _) in ROLES.items():
         if role not in found or (node == 1 and not cni.joins_nodes):
             continue
@@ -154,12 +154,12 @@ def find_targets(
             addresses["service"] = service
         prefix = cluster.kubectl.exec_prefix(pods.NAMESPACE, role)
         devices = {name: device for name, device in POD_DEVICES.items() if name in addresses}
-        made[role] = Target(role, host, prefix, addresses["primary"], addresses=addresses, devices=devices)
+        targets[role] = Target(role, host, prefix, addresses["primary"], addresses=addresses, devices=devices)
     for number, name in enumerate(("worker1", "worker2")):
-        made[name] = _witness(cluster, cni, number)
+        targets[name] = _witness(cluster, cni, number)
     operator = {"agents": (f"{hosts.PREFIX}{cni.operator}",)} if cluster.workers and cni.operator else {}
-    made["control"] = Target("control", host, lifecycle={**_lifecycle(cluster, spec, image), **operator})
-    return made
+    targets["control"] = Target("control", host, lifecycle={**_lifecycle(cluster, spec, image), **operator})
+    return targets
 
 
 def _addresses(pod: Mapping[str, Any], with_multus: bool | None) -> dict[str, str]:
@@ -213,8 +213,8 @@ def _lifecycle(cluster: Cluster, spec: DeploySpec, image: str) -> dict[str, tupl
     kubectl = (*cluster.kubectl.prefix, f"--namespace={pods.NAMESPACE}")
     create = [("sh", "-c", _CREATE, path, FRESH, *kubectl) for path in files]
     remove = ("sh", "-c", _REMOVE, "sh", *kubectl, "delete", "pod", FRESH, "--ignore-not-found", "--wait")
-    told = "--output=jsonpath={.status.nodeInfo.containerRuntimeVersion}"
-    version = (*cluster.kubectl.prefix, "get", "node", cluster.nodes[0], told)
+    field = "--output=jsonpath={.status.nodeInfo.containerRuntimeVersion}"
+    version = (*cluster.kubectl.prefix, "get", "node", cluster.nodes[0], field)
     return {"create": create[0], "create-plain": create[1], "remove": remove, "version": version}
 
 

@@ -35,8 +35,8 @@ def verify_network(system: str, targets: Mapping[str, Target], *, enforces: bool
 
 def add_policies(cluster: Cluster, cni: CNI, targets: Mapping[str, Target]) -> None:
     """Make policies that select the guarded pod, and see that the last one lets in whom it names and nobody else."""
-    made = pods.idle_policies(cni.idle_policies, "server-guarded")
-    cluster.kubectl.create(made)
+    policies = pods.idle_policies(cni.idle_policies, "server-guarded")
+    cluster.kubectl.create(policies)
     guarded, stranger = targets["server-guarded"], targets["server"]
     label = ("label", "pod", stranger.role, f"--namespace={pods.NAMESPACE}")
     argv = _flow(guarded.addresses["primary"])
@@ -48,7 +48,7 @@ def add_policies(cluster: Cluster, cni: CNI, targets: Mapping[str, Target]) -> N
     try:
         cluster.kubectl.check(*label, f"{pods.PEER}={cni.idle_policies - 1:04d}")
         if not wait.until(is_let_in, SERVICE_S, pause_s=0.5):
-            raise ProvisionError(f"{cni.name}: after {SERVICE_S:.0f} s the last of {len(made)} policies lets nobody in")
+            raise ProvisionError(f"{cni.name}: after {SERVICE_S:.0f} s the last of {len(policies)} policies lets nobody in")
         cluster.kubectl.check(*label, f"{pods.PEER}-")
         if not wait.until(lambda: not is_let_in(), SERVICE_S, pause_s=0.5):
             raise ProvisionError(f"{cni.name}: {stranger.role} is let in though no policy names it any more")
@@ -64,11 +64,11 @@ def _send_across(system: str, targets: Mapping[str, Target]) -> int:
         before = [_carried(worker) for worker in workers]
         address = server.addresses["primary"]
         argv = ("iperf3", "-c", address, "-p", str(FLOW_PORT), "-n", str(PROBE_BYTES), "-J")
-        told = json.loads(far.check(argv, timeout_s=60))
+        report = json.loads(far.check(argv, timeout_s=60))
         after = [_carried(worker) for worker in workers]
     finally:
         server.run(SILENCE, timeout_s=20)
-    received = int(told["end"]["sum_received"]["bytes"])  # the client ends when it has sent: not all may have come
+    received = int(report["end"]["sum_received"]["bytes"])  # the client ends when it has sent: not all may have come
     if received < PROBE_BYTES / 2:
         raise ProvisionError(f"{system}: of {PROBE_BYTES} bytes from node to node {received} arrived")
     for worker, first, last in zip(workers, before, after, strict=True):
@@ -79,7 +79,7 @@ def _send_across(system: str, targets: Mapping[str, Target]) -> int:
                     f"{system}: {received} bytes went from node to node, but {device} ({use}) of {worker.role} "
                     f"carried {moved}: the CNI does not carry the packets"
                 )
-    return int(told["start"]["tcp_mss_default"])
+    return int(report["start"]["tcp_mss_default"])
 
 
 def _reach_service(system: str, targets: Mapping[str, Target], name: str) -> None:

@@ -43,17 +43,17 @@ def nodes(kubectl: Kubectl) -> list[Mapping[str, Any]]:
 
 def running(kubectl: Kubectl) -> dict[str, Mapping[str, Any]]:
     """Return every pod by name once all are Ready; `ProvisionError` with their events when they do not get so."""
-    told = kubectl.run(
+    result = kubectl.run(
         "wait", "--for=condition=Ready", "pods", "--all", f"--namespace={pods.NAMESPACE}", f"--timeout={PODS_S:.0f}s",
         timeout_s=PODS_S + 10,
     )  # fmt: skip
-    if not told.ok:
+    if not result.ok:
         events = kubectl.run(
             "get", "events", f"--namespace={pods.NAMESPACE}", "--field-selector=type=Warning",
             "--output=jsonpath={range .items[*]}{.involvedObject.name}: {.message}{'\\n'}{end}",
         )  # fmt: skip
         last = events.stdout.decode("utf-8", "replace").strip().splitlines()[-4:]
-        raise ProvisionError(f"pods are not Ready after {PODS_S:.0f} s: {'; '.join(last) or told.stderr.decode()}")
+        raise ProvisionError(f"pods are not Ready after {PODS_S:.0f} s: {'; '.join(last) or result.stderr.decode()}")
     found = kubectl.get("pods", f"--namespace={pods.NAMESPACE}")["items"]
     return {each["metadata"]["name"]: each for each in found}
 
@@ -72,12 +72,12 @@ def borrow(site: Site, kubectl: Kubectl, make: Callable[[], Deployment]) -> Iter
         )
     try:
         try:
-            made = make()
+            deployment = make()
         except ProvisionError as error:
             if "image" not in str(error):
                 raise
             raise ProvisionError(f"{error}. {site.facts['pod_image_hint']}") from error
-        yield made
+        yield deployment
     finally:
         remove(kubectl)
 

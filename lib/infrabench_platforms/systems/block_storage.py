@@ -112,10 +112,10 @@ class StorageSystem:
             if not machines.embedded:
                 stack.callback(upload.ask, host, config, "destroy")
             upload.ask(host, config, "create", timeout_s=CREATE_S + (BOOT_S if self.guest else 0))
-            told = upload.ask(host, config, "facts")
+            store_facts = upload.ask(host, config, "facts")
             lifecycle = {
                 "store": upload.command(config), "mount": (str(config.mount),), "uri": (config.uri,),
-                "copies": (str(told["pool"].get("copies", config.copies)),), **engine.paths(config),
+                "copies": (str(store_facts["pool"].get("copies", config.copies)),), **engine.paths(config),
                 **({"store-listens": upload.command(listener)} if way else {}),
             }  # fmt: skip
             used = counters(host) if machines.embedded else ()
@@ -133,10 +133,10 @@ class StorageSystem:
                 stack.enter_context(_client(there, client, machines.embedded))
                 targets["client"] = _client_target(there, client, way)
                 programs.append((there, list(on_host.programs(self.name, on_host.CLIENT_OF))))
-            facts = _facts(spec, machines, engine, told, way)
-            made = Deployment(self.name, targets, facts, programs=programs)
-            made.pause, made.resume = _switches(ends, machines)
-            yield made
+            facts = _facts(spec, machines, engine, store_facts, way)
+            deployment = Deployment(self.name, targets, facts, programs=programs)
+            deployment.pause, deployment.resume = _switches(ends, machines)
+            yield deployment
 
 
 @contextmanager
@@ -196,26 +196,26 @@ def _switches(ends: Sequence[tuple[Host, Config]], machines: Machines) -> tuple[
 
 
 def _facts(
-    spec: DeploySpec, machines: Machines, engine: Engine, told: Mapping[str, Any], way: link.ClientLink | None
+    spec: DeploySpec, machines: Machines, engine: Engine, store_facts: Mapping[str, Any], way: link.ClientLink | None
 ) -> dict[str, Any]:
     return {
         "runs_on": OWN if machines.embedded else "the server host, with its daemons, disks and clients",
-        "version": told["version"],
-        "engine": told["engine"],
+        "version": store_facts["version"],
+        "engine": store_facts["engine"],
         "image": machines.facts.get("storage_image", ""),
-        "storage": f"{told['pool'].get('copies', 2)} sparse files of one disk, as loop devices with direct I/O",
+        "storage": f"{store_facts['pool'].get('copies', 2)} sparse files of one disk, as loop devices with direct I/O",
         "network": "loopback",
         "limits": {
             "memory_bytes": spec.limits.memory_bytes,
             "what": "all daemons and the server of the volume together",
         },
-        "disk_bytes": told["disk_bytes"],
-        "cache_bytes": told["cache_bytes"],
-        "capabilities": told["pool"],
+        "disk_bytes": store_facts["disk_bytes"],
+        "cache_bytes": store_facts["cache_bytes"],
+        "capabilities": store_facts["pool"],
         "cgroups": [],
         **({"qualifier": engine.qualifier} if engine.qualifier else {}),
         **({"emulated": True} if engine.emulated else {}),
-        **({"guest": told["guest"]} if "guest" in told else {}),
+        **({"guest": store_facts["guest"]} if "guest" in store_facts else {}),
         **({} if way is None else {"client": {"two-nodes": "a node of its own", "link": way.speed}}),
     }
 

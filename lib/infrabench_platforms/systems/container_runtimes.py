@@ -20,7 +20,7 @@ from typing import Any
 from infrabench.core import Deployment, DeploySpec, Limits, NotRunnable, ProvisionError, Site, Target
 from infrabench_platforms.clusters import hosts, kata, pods, remote, runtimes, workers
 from infrabench_platforms.clusters.cluster import Cluster, Kubectl, list_programs, make_resume
-from infrabench_platforms.clusters.cni import standing
+from infrabench_platforms.clusters.cni import make_cluster
 from infrabench_platforms.systems import _namespace, bridge
 
 USUAL = "runc"  # what our own nodes do with a pod that has no runtime class
@@ -117,30 +117,30 @@ def _deploy(site: Site, spec: DeploySpec, pair: Pair) -> Iterator[Deployment]:
     pair = replace(pair, runtime_class="" if pair.low == USUAL else pods.class_name(pair.low))
     low = tuple(dict.fromkeys((USUAL, pair.low)))
     with site.machines(pair.name, workers.parts(pair.high, low), 1) as machines:
-        cluster = standing(machines, bridge.CNI, pair.high, low, multus=False)
-        made = _populated(cluster, spec, pair, machines.images["tools"][0])
-        yield replace(made, pause=machines.pause, resume=make_resume(cluster, machines.resume))
+        cluster = make_cluster(machines, bridge.CNI, pair.high, low, multus=False)
+        deployment = _deploy_pods(cluster, spec, pair, machines.images["tools"][0])
+        yield replace(deployment, pause=machines.pause, resume=make_resume(cluster, machines.resume))
 
 
 def _deploy_in_existing(site: Site, spec: DeploySpec, pair: Pair) -> AbstractContextManager[Deployment]:
     """Return a node of a cluster that is used as it is; only our namespace is made in it, and removed at the end."""
     kubectl = Kubectl(site.hosts["server"], tuple(site.facts["kubectl"]))
-    asked = _namespace.find_class(kubectl, pair.low)
+    runtime_class = _namespace.find_class(kubectl, pair.low)
     runs = {
         node["metadata"]["name"]: node["status"]["nodeInfo"]["containerRuntimeVersion"]
         for node in _namespace.nodes(kubectl)
-        if asked is None or _namespace.takes(asked, node)
+        if runtime_class is None or _namespace.takes(runtime_class, node)
     }
-    good = [name for name, told in runs.items() if told.startswith(HIGH[pair.high])]
+    good = [name for name, version in runs.items() if version.startswith(HIGH[pair.high])]
     if not good:
-        told = ", ".join(f"{name}: {what}" for name, what in runs.items()) or "none takes them"
-        raise NotRunnable(f"no node that takes such pods has {pair.high}: {told}")
-    pair = replace(pair, runtime_class="" if asked is None else asked["metadata"]["name"])
+        others = ", ".join(f"{name}: {what}" for name, what in runs.items()) or "none takes them"
+        raise NotRunnable(f"no node that takes such pods has {pair.high}: {others}")
+    pair = replace(pair, runtime_class="" if runtime_class is None else runtime_class["metadata"]["name"])
     cluster = Cluster(kubectl, (good[0],))
-    return _namespace.borrow(site, kubectl, lambda: _populated(cluster, spec, pair, site.facts["pod_image"]))
+    return _namespace.borrow(site, kubectl, lambda: _deploy_pods(cluster, spec, pair, site.facts["pod_image"]))
 
 
-def _populated(cluster: Cluster, spec: DeploySpec, pair: Pair, image: str) -> Deployment:
+def _deploy_pods(cluster: Cluster, spec: DeploySpec, pair: Pair, image: str) -> Deployment:
     """Make the conductor and a first pod, and return them as a deployment once that pod was seen to be what it should.
 
     `NotRunnable` with the runtime's words, and all that is known as evidence, when a low-level runtime other than the
@@ -167,11 +167,11 @@ def _populated(cluster: Cluster, spec: DeploySpec, pair: Pair, image: str) -> De
     free = Free.now(targets)
     first = kubectl.host.run((*population, "create", "1"), timeout_s=4 * WAIT_S)
     if not first.ok:
-        told = first.stderr.decode("utf-8", "replace").strip()[-600:]
+        refusal = first.stderr.decode("utf-8", "replace").strip()[-600:]
         if pair.low != USUAL:
             left = kubectl.host.run((*population, "evidence"), timeout_s=4 * WAIT_S)
-            raise NotRunnable(f"{pair.low} makes no pod here: {told}", left.stdout.decode("utf-8", "replace"))
-        raise ProvisionError(f"{pair.name}: {told}")
+            raise NotRunnable(f"{pair.low} makes no pod here: {refusal}", left.stdout.decode("utf-8", "replace"))
+        raise ProvisionError(f"{pair.name}: {refusal}")
     status = kubectl.get("node", node)["status"]
     inside, emulated = inspect_pod(kubectl, spec.limits, pair.low, status["nodeInfo"])
     most, reason = fits(kubectl, node, free, Free.now(targets), spec.limits.memory_bytes)
@@ -207,15 +207,15 @@ def _facts(
 ) -> dict[str, Any]:  # fmt: skip
     versions = dict(cluster.machines.facts["versions"]) if cluster.machines else {}
     worker = cluster.workers[0] if cluster.workers else None
-    told = {key: status["nodeInfo"][key] for key in NODE}
+    node_info = {key: status["nodeInfo"][key] for key in NODE}
     layers, emulates = _layers(worker, pair) if worker else ({}, False)
     low = worker.handlers[pair.low] if worker else "as the cluster has it"
     return {
         "runs_on": OWN if cluster.machines else "one node of a cluster as it was found",
-        "version": f"{told['containerRuntimeVersion']}, {pair.low}: {low}",
+        "version": f"{node_info['containerRuntimeVersion']}, {pair.low}: {low}",
         "versions": versions,
         "image": image,
-        "nodes": {cluster.nodes[0]: told},
+        "nodes": {cluster.nodes[0]: node_info},
         "network": "the reference bridge plugin on one node, no Multus" if worker else "as the cluster has it",
         "limits": {"memory_bytes": spec.limits.memory_bytes},
         "emulated": emulated or emulates,
@@ -236,13 +236,13 @@ def _layers(worker: workers.Worker, pair: Pair) -> tuple[dict[str, str], bool]:
     On some machines a script of ours stands before a program, which costs a start milliseconds.
     """
     scripted = worker.restricted and (pair.low == "runsc" or (pair.high == "crio" and pair.low != "kata"))
-    told = {"called_through": SCRIPTED if scripted else "nothing"}
+    layers = {"called_through": SCRIPTED if scripted else "nothing"}
     if worker.kata is None or pair.low != "kata":
-        return told, False
+        return layers, False
     fast = kata.is_accelerated(worker.host, worker.kata)
     how = {True: "KVM", False: "emulation", None: "not told"}[fast]
     program = worker.kata.program or "part of the shim"
-    return {"hypervisor": f"{worker.kata.hypervisor} ({program}), by its processes: {how}", **told}, fast is False
+    return {"hypervisor": f"{worker.kata.hypervisor} ({program}), by its processes: {how}", **layers}, fast is False
 
 
 def inspect_pod(kubectl: Kubectl, limits: Limits, low: str, node: Mapping[str, str]) -> tuple[dict[str, str], bool]:
@@ -270,13 +270,13 @@ def inspect_pod(kubectl: Kubectl, limits: Limits, low: str, node: Mapping[str, s
     isolation = ISOLATION[low]
     if low == "kata":
         isolation += f": {HYPERVISORS.get(signature or '', signature or 'its processor does not say which')}"
-    told = {
+    shown = {
         "isolation": isolation,
         "kernel": kernel if low in OWN_KERNEL else f"{kernel} (the node's)",
         "cpus": str(facts["cpus"]),
         "memory_limit": f"{limit // 2**20} MiB" if limit is not None else "not told inside",
     }
-    return told, low == "kata" and signature == EMULATED
+    return shown, low == "kata" and signature == EMULATED
 
 
 @dataclass(frozen=True, slots=True)

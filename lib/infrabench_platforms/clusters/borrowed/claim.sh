@@ -1,9 +1,10 @@
 # Whether this machine can be borrowed for a node of a cluster, and what it was like before. Changes nothing but the note
 # of that, which also tells that the machine is ours until it has been given back.
-# $1: where the note is kept. Then: program=package of what has to be installed, --, folders that are ours while we are here.
+# $1: where the note is kept. $2: network devices of CNIs. Then: program=package of what has to be installed, --, folders that
+# are ours while we are here.
 # Prints nothing where all is well; else why the machine cannot be borrowed, and exits with 3.
 set -eu
-note=$1; shift
+note=$1 devices=$2; shift 2
 no() { echo "$*"; exit 3; }
 
 [ "$(id -u)" = 0 ] || no "a cluster is made as root: take a root login"
@@ -28,7 +29,7 @@ pidof containerd crio dockerd etcd >/dev/null &&
 for folder in "$@"; do
   [ -z "$(ls -A "$folder" 2>/dev/null)" ] || no "$folder is not empty: it belongs to others. Take another machine"
 done
-for link in cni0 flannel.1 cilium_vxlan cilium_host; do
+for link in $devices; do
   [ ! -e "/sys/class/net/$link" ] || no "it has a network device $link of others. Take another machine"
 done
 

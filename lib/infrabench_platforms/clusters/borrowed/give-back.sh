@@ -1,9 +1,9 @@
 # Give a borrowed machine back as it was found: everything that a node of a cluster has made on it goes. Safe to repeat.
-# $1: where the note of the machine's earlier state is. $2: folder of our programs. $3: the network of all pods. Then:
-# folders that are ours, where the note does not name them.
+# $1: where the note of the machine's earlier state is. $2: folder of our programs. $3: the network of all pods.
+# $4: network devices of CNIs. Then: folders that are ours, where the note does not name them.
 # Prints what is left, and keeps the note then so that it can be tried again; settings that refuse their old value are
 # printed too ("setting ..."). Nothing is touched where there is no note.
-note=$1 programs=$2 pods=$3; shift 3
+note=$1 programs=$2 pods=$3 devices=$4; shift 4
 [ -d "$note" ] || { rm -rf "$note.new"; exit 0; }
 [ ! -e "$note/folders" ] || set -- $(cat "$note/folders")
 : >"$note/left"
@@ -59,7 +59,7 @@ for link in /sys/class/net/*; do
     *cil_*) grep -qx "$link" "$note/clsact" || tc qdisc del dev "$link" clsact || left "BPF programs of $link" ;;
   esac
 done
-for link in cni0 flannel.1 cilium_vxlan cilium_host $(ip -o link show type veth 2>/dev/null |
+for link in $devices $(ip -o link show type veth 2>/dev/null |
     sed -nE 's/^[0-9]+: (lxc[0-9a-f]{12}|lxc_health)(@[^:]*)?: .*/\1/p'); do
   [ ! -e "/sys/class/net/$link" ] || ip link del "$link" || left "network device $link"
 done

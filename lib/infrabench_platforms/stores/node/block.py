@@ -90,8 +90,8 @@ def mount(config: Config, engine: Any, mode: str, size: int) -> dict[str, Any]:
 
     def is_shown() -> bool:
         if not daemons.alive(config, FUSE):
-            told = (config.log / f"{FUSE}.log").read_text(errors="replace")[-400:]
-            raise StoreError(f"nbdfuse ended: {told}")
+            tail = (config.log / f"{FUSE}.log").read_text(errors="replace")[-400:]
+            raise StoreError(f"nbdfuse ended: {tail}")
         with contextlib.suppress(OSError):
             return config.shown.stat().st_size == config.volume_bytes
         return False
@@ -110,17 +110,17 @@ def unmount(config: Config, engine: Any) -> dict[str, Any]:
         disks.detach(device)
     daemons.stop(config, FUSE)
     _umount_fuse(config)
-    told: dict[str, Any] = {"given_back_B": 0}
+    result: dict[str, Any] = {"given_back_B": 0}
     if (area := config.home / AREA).exists():
         size = int(json.loads(area.read_text()))
         try:
             _trim(config, engine, [(config.raw_bytes, config.raw_bytes + size)])
             area.unlink()
-            told["given_back_B"] = size
+            result["given_back_B"] = size
         except StoreError as error:  # of a pool that is damaged: what is left of it has to end all the same
-            told["not_given_back"] = str(error)
+            result["not_given_back"] = str(error)
     engine.unserve(config)
-    return told
+    return result
 
 
 def drop(config: Config, engine: Any) -> dict[str, Any]:

@@ -80,10 +80,10 @@ def create(config: Config) -> None:
 
 def _check_release(config: Config) -> None:
     """Raise `StoreError` for a release that knows other options: it would ignore those that are set here."""
-    told = _program(config)("ceph-osd", "--version")
-    found = re.search(r"^ceph version ((\d+)\.[\d.]+)", told)
+    version = _program(config)("ceph-osd", "--version")
+    found = re.search(r"^ceph version ((\d+)\.[\d.]+)", version)
     if not found or int(found[2]) < RELEASE:
-        raise StoreError(f"Ceph {RELEASE} or newer is needed here, not {found[1] if found else told.strip()}")
+        raise StoreError(f"Ceph {RELEASE} or newer is needed here, not {found[1] if found else version.strip()}")
 
 
 def destroy(config: Config) -> None:
@@ -195,10 +195,10 @@ def state(config: Config) -> dict[str, Any]:
         found = _state(cluster)
     before = config.run / BEFORE
     copied = found["recovered_B"] - json.loads(before.read_text()) if before.exists() else -1
-    told = {key: found[key] for key in ("osds_up", "states", "degraded", "objects", "repaired")}
-    told["errors"] = found["errors"] + found["repaired"]  # what a scrub called inconsistent, and what reading mended
+    detail = {key: found[key] for key in ("osds_up", "states", "degraded", "objects", "repaired")}
+    detail["errors"] = found["errors"] + found["repaired"]  # what a scrub called inconsistent, and what reading mended
     copied_bytes = copied if copied >= 0 else None
-    return {"clean": found["clean"], "copied_B": copied_bytes, "left_B": found["left_B"], "detail": told}
+    return {"clean": found["clean"], "copied_B": copied_bytes, "left_B": found["left_B"], "detail": detail}
 
 
 def corrupt(config: Config, copies: str) -> dict[str, Any]:
@@ -207,9 +207,9 @@ def corrupt(config: Config, copies: str) -> dict[str, Any]:
     Ceph lets whoever reads an object of which no copy is whole wait for ever: from now on the client of this pool gives
     such a request up after `GIVE_UP_S`, so that its reader is told.
     """
-    told = damage.damage_files(config, (1,) if copies == "one" else (0, 1))
+    result = damage.damage_files(config, (1,) if copies == "one" else (0, 1))
     daemon(config.run / f"{CLIENT}.asok", "config set", var="rados_osd_op_timeout", val=[str(GIVE_UP_S)])
-    return told
+    return result
 
 
 def _find_open_osds(config: Config) -> list[bool]:
@@ -223,8 +223,8 @@ def _find_open_osds(config: Config) -> list[bool]:
 
 def _option(config: Config, name: str, option: str) -> str:
     """Return the value of an option that an OSD has now."""
-    told: dict[str, str] = daemon(config.run / f"{name}.asok", "config get", var=option)
-    return told[option]
+    answer: dict[str, str] = daemon(config.run / f"{name}.asok", "config get", var=option)
+    return answer[option]
 
 
 def _state(cluster: CephConnection) -> dict[str, Any]:
@@ -235,14 +235,14 @@ def _state(cluster: CephConnection) -> dict[str, Any]:
 
 def _osd(config: Config, cluster: CephConnection, disk: int) -> None:
     """Make an OSD on a disk that is empty, and start it."""
-    home, run, made = config.home / f"osd.{disk}", _program(config), str(uuid.uuid4())
+    home, run, osd_uuid = config.home / f"osd.{disk}", _program(config), str(uuid.uuid4())
     home.mkdir()
     os.symlink(disks.device(config, disk), home / "block")
     secret = run("ceph-authtool", "--gen-print-key").strip()
-    cluster.mon("osd new", json.dumps({"cephx_secret": secret}), uuid=made, id=disk)
+    cluster.mon("osd new", json.dumps({"cephx_secret": secret}), uuid=osd_uuid, id=disk)
     keyring = home / "keyring"
     run("ceph-authtool", "--create-keyring", keyring, "-n", f"osd.{disk}", "--add-key", secret)
-    run("ceph-osd", "-i", str(disk), "--mkfs", "--osd-uuid", made, "--keyring", keyring, *AS_ROOT)
+    run("ceph-osd", "-i", str(disk), "--mkfs", "--osd-uuid", osd_uuid, "--keyring", keyring, *AS_ROOT)
     _start(config, f"osd.{disk}", "ceph-osd", str(disk), "--keyring", keyring)
 
 
@@ -320,9 +320,9 @@ def facts(config: Config) -> dict[str, Any]:
 
 def evidence(config: Config) -> str:
     """Return health, tree and the ends of all logs."""
-    told = []
+    parts = []
     for words in (("health", "detail"), ("osd", "tree"), ("pg", "stat")):
         with contextlib.suppress(StoreError):
             ceph = ("ceph", "-c", config.home / "ceph.conf", "--connect-timeout", "5", *words)
-            told += [f"# ceph {' '.join(words)}", daemons.run(ceph, timeout_s=15)]
-    return "\n".join([*told, *daemons.log_ends(config)])
+            parts += [f"# ceph {' '.join(words)}", daemons.run(ceph, timeout_s=15)]
+    return "\n".join([*parts, *daemons.log_ends(config)])

@@ -172,14 +172,14 @@ def daemon(path: Path, prefix: str, timeout_s: float = 60.0, **words: Any) -> An
         try:
             link.connect(str(path))
             link.sendall(json.dumps({"prefix": prefix, "format": "json", **words}).encode() + b"\0")
-            told = bytearray()
+            reply = bytearray()
             while chunk := link.recv(1 << 16):
-                told += chunk
+                reply += chunk
         except OSError as error:
             raise StoreError(f"{path.name} does not answer {prefix!r}: {error}") from error
-    if len(told) < 4 or struct.unpack(">I", told[:4])[0] != len(told) - 4:
+    if len(reply) < 4 or struct.unpack(">I", reply[:4])[0] != len(reply) - 4:
         raise StoreError(f"{path.name} answers {prefix!r} with something else than its length says")
-    text = told[4:].decode("utf-8", "replace").strip()
+    text = reply[4:].decode("utf-8", "replace").strip()
     try:
         return json.loads(text) if text else None
     except ValueError:
@@ -241,14 +241,14 @@ def repair(config: Config) -> dict[str, Any]:
         hopeless = _inconsistent(config, cluster)  # nobody lists them again after a repair that failed
         _run_pass(cluster, "repair", STAMP["deep"])
         mended = totals(cluster)["repaired"] - before
-        told = _scrub_result(config, cluster, "repair") | {"repaired": mended}
-        left = told["raw"]["inconsistent"]
-        told["unrecoverable"] += sum(
+        result = _scrub_result(config, cluster, "repair") | {"repaired": mended}
+        left = result["raw"]["inconsistent"]
+        result["unrecoverable"] += sum(
             _count_unrecoverable(each) for name, each in hopeless.items() if left.get(name) == []
         )
         # Of a group that has no list any more, the manager may count what is lost later than the repair ends.
-        told["unrecoverable"] = max(told["unrecoverable"], sum(map(_count_unrecoverable, hopeless.values())))
-        return told
+        result["unrecoverable"] = max(result["unrecoverable"], sum(map(_count_unrecoverable, hopeless.values())))
+        return result
 
 
 def _run_pass(cluster: CephConnection, verb: str, stamp: str) -> None:
@@ -319,8 +319,8 @@ def _pool(cluster: CephConnection) -> int:
 
 def _dump(cluster: CephConnection, what: str, key: str) -> list[dict[str, Any]]:
     """Return the rows that the manager has of ``pgs`` or ``pools``: a list, or below a key, by its version."""
-    told = cluster.mgr("pg dump", dumpcontents=[what])
-    rows: list[dict[str, Any]] = told[key] if isinstance(told, dict) else told
+    dump = cluster.mgr("pg dump", dumpcontents=[what])
+    rows: list[dict[str, Any]] = dump[key] if isinstance(dump, dict) else dump
     return rows
 
 

@@ -78,9 +78,9 @@ def _refuse(*_: Any) -> NoReturn:
 used = throttle = fail = replace = state = corrupt = scrub = repair = facts = _refuse
 
 
-def usage(config: Config, made: Any) -> dict[str, Any]:
+def usage(config: Config, engine: Any) -> dict[str, Any]:
     """Return what the client has used so far: CPU time of its processes and machine, and bytes of its file area."""
-    found = made.pids(config)["client"]
+    found = engine.pids(config)["client"]
     if fuse := daemons.alive(config, block.FUSE):
         found[block.FUSE] = fuse
     return {"client": daemons.usage(found), **daemons.kernel(), "area": block.moved(config)}

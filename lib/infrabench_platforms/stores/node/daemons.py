@@ -91,10 +91,10 @@ def start(config: Config, name: str, argv: Sequence[str | Path], environment: Ma
 
 def log_ends(config: Config) -> list[str]:
     """Return the last lines of every daemon's log, each under its name."""
-    told: list[str] = []
+    lines: list[str] = []
     for log in sorted(config.log.glob("*.log")):
-        told += [f"# {log.name}", *log.read_text(errors="replace").splitlines()[-40:], ""]
-    return told
+        lines += [f"# {log.name}", *log.read_text(errors="replace").splitlines()[-40:], ""]
+    return lines
 
 
 def alive(config: Config, name: str) -> int | None:
@@ -226,17 +226,17 @@ def limit(config: Config) -> dict[str, int]:
 
 def group(config: Config) -> None:
     """Make the memory cgroup of the store; `StoreError` where none can be made."""
-    for mine, (_, most, _) in zip(_groups(config), HIERARCHIES, strict=True):
-        top = mine.parent
+    for cgroup, (_, most, _) in zip(_groups(config), HIERARCHIES, strict=True):
+        top = cgroup.parent
         if not (top / "cgroup.procs").exists():
             continue
         try:
             if top == CGROUPS and "memory" not in (top / "cgroup.subtree_control").read_text().split():
                 (top / "cgroup.subtree_control").write_text("+memory")
-            mine.mkdir(exist_ok=True)
-            (mine / most).write_text(str(config.memory_bytes))
+            cgroup.mkdir(exist_ok=True)
+            (cgroup / most).write_text(str(config.memory_bytes))
         except OSError as error:
-            raise StoreError(f"{mine}: no memory cgroup can be made: {error}") from error
+            raise StoreError(f"{cgroup}: no memory cgroup can be made: {error}") from error
         return
     raise StoreError(NO_CGROUP)
 

@@ -48,8 +48,8 @@ def make(config: Config, disk: int) -> Path:
     remove(config, disk)
     path = file(config, disk)
     path.parent.mkdir(exist_ok=True)
-    with open(path, "wb") as made:
-        made.truncate(config.disk_bytes)
+    with open(path, "wb") as disk_file:
+        disk_file.truncate(config.disk_bytes)
     return attach(path)
 
 

@@ -189,20 +189,20 @@ def _console(config: Config) -> str:
 def verbs(serve: Callable[[Config, str], None], device: Callable[[Config], str]) -> dict[str, Callable[..., Any]]:
     """Return the verbs that an engine of this kind does its own way, from how it serves and what the disk is called."""
 
-    def served(config: Config, _made: Any, mode: str) -> dict[str, Any]:
+    def served(config: Config, _engine: Any, mode: str) -> dict[str, Any]:
         serve(config, mode)
         run(config, ("python3", "-c", _FLUSH, device(config)))
         return {"device": device(config), "mode": mode}
 
-    def filled(config: Config, _made: Any, size: int, offset: int = 0) -> dict[str, Any]:
+    def filled(config: Config, _engine: Any, size: int, offset: int = 0) -> dict[str, Any]:
         way = ("--ioengine=libaio", "--direct=1", f"--filename={device(config)}")
         most_s = 120 + size / MIB
         return block.fill_area(config, size, offset, way, lambda argv: run(config, argv, timeout_s=most_s))
 
-    def unmounted(_config: Config, _made: Any) -> dict[str, Any]:
+    def unmounted(_config: Config, _engine: Any) -> dict[str, Any]:
         return {"given_back_B": 0}
 
-    def refused(_config: Config, _made: Any, *_words: str) -> dict[str, Any]:
+    def refused(_config: Config, _engine: Any, *_words: str) -> dict[str, Any]:
         raise StoreError("this is not done with a volume that a virtual machine has")
 
     return {"serve": served, "fill": filled, "unmount": unmounted, **dict.fromkeys(REFUSED, refused)}

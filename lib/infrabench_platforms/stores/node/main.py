@@ -93,21 +93,21 @@ def main(argv: Sequence[str]) -> int:
             raise StoreError(f"there is no store at {config.home}: create it first")
         checks, words = WORDS.get(argv[1], ()), argv[2:]
         checked = [check(word) for check, word in zip(checks, words)]  # noqa: B905 - how many words, the verb tells
-        made = engine(config)
-        own: dict[str, Callable[..., dict[str, Any]]] = getattr(made, "VERBS", {})  # what an engine does its own way
-        told = {**VERBS, **own}[argv[1]](config, made, *checked, *words[len(checks) :])
+        engine = load_engine(config)
+        own: dict[str, Callable[..., dict[str, Any]]] = getattr(engine, "VERBS", {})  # what an engine does its own way
+        result = {**VERBS, **own}[argv[1]](config, engine, *checked, *words[len(checks) :])
     except StoreError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     except TypeError as error:
         sys.stderr.write(f"{argv[1]}: wrong words: {error}\n")
         return 1
-    answer = {"verb": argv[1], "begun_s": begun_s, "done_s": time.time(), **told}
+    answer = {"verb": argv[1], "begun_s": begun_s, "done_s": time.time(), **result}
     sys.stdout.write(json.dumps(answer) + "\n")
     return 0
 
 
-def engine(config: Config) -> StoreEngine:
+def load_engine(config: Config) -> StoreEngine:
     """Return the module of the store's engine."""
     try:
         return cast(StoreEngine, importlib.import_module(f".{config.engine}", __package__))
@@ -115,22 +115,22 @@ def engine(config: Config) -> StoreEngine:
         raise StoreError(f"unknown engine {config.engine!r}") from error
 
 
-def create(config: Config, made: StoreEngine) -> dict[str, Any]:
+def create(config: Config, engine: StoreEngine) -> dict[str, Any]:
     """Make the store from nothing; what an earlier one of that name left is removed first."""
-    destroy(config, made)
+    destroy(config, engine)
     claim(config)
     daemons.group(config)
     for disk in range(config.copies if config.disk_bytes else 0):
         disks.make(config, disk)
-    made.create(config)
+    engine.create(config)
     return {}
 
 
-def destroy(config: Config, made: StoreEngine) -> dict[str, Any]:
+def destroy(config: Config, engine: StoreEngine) -> dict[str, Any]:
     """Remove everything of the store; nothing that does not carry our label."""
     there = is_ours(config)
     block.end(config)
-    made.destroy(config)
+    engine.destroy(config)
     daemons.end_all(config)
     for device in disks.attached_devices(config.home):
         disks.detach(device)
@@ -139,23 +139,23 @@ def destroy(config: Config, made: StoreEngine) -> dict[str, Any]:
     return {}
 
 
-def usage(config: Config, made: StoreEngine) -> dict[str, Any]:
+def usage(config: Config, engine: StoreEngine) -> dict[str, Any]:
     """Return what was used so far: CPU and memory by process and machine, space of the pool and of the disks.
 
     The pool's own figures may be a second or two old: waiting for new ones would be part of what is measured.
     """
-    pids = made.pids(config)
+    pids = engine.pids(config)
     if fuse := daemons.alive(config, block.FUSE):
         pids["client"][block.FUSE] = fuse
     found: dict[str, Any] = {kind: daemons.usage(each) for kind, each in pids.items()}
-    pool = {"used_B": made.used(config), "disk_B": disks.allocated_bytes(config)}
+    pool = {"used_B": engine.used(config), "disk_B": disks.allocated_bytes(config)}
     return {**found, **daemons.kernel(), "memory": daemons.limit(config), "pool": pool}
 
 
-def facts(config: Config, made: StoreEngine) -> dict[str, Any]:
+def facts(config: Config, engine: StoreEngine) -> dict[str, Any]:
     """Return what the store is, with what is alike for all engines."""
-    told = made.facts(config)
-    return {**told, "memory": daemons.limit(config), "disk_bytes": config.disk_bytes, "cache_bytes": config.cache_bytes}
+    shared = {"memory": daemons.limit(config), "disk_bytes": config.disk_bytes, "cache_bytes": config.cache_bytes}
+    return {**engine.facts(config), **shared}
 
 
 def _one_of(known: Sequence[str], word: str) -> str:
@@ -170,8 +170,8 @@ def _bytes(word: str) -> int:
     return int(word)
 
 
-def _throttle(config: Config, made: StoreEngine, level: str) -> dict[str, Any]:
-    made.throttle(config, level)
+def _throttle(config: Config, engine: StoreEngine, level: str) -> dict[str, Any]:
+    engine.throttle(config, level)
     return {"throttle": level}
 
 
@@ -194,14 +194,14 @@ VERBS: dict[str, Callable[..., dict[str, Any]]] = {
     "mount": block.mount,
     "unmount": block.unmount,
     "drop": block.drop,
-    "pause": lambda config, made: daemons.hold(config, held=True),
-    "resume": lambda config, made: daemons.hold(config, held=False),
+    "pause": lambda config, engine: daemons.hold(config, held=True),
+    "resume": lambda config, engine: daemons.hold(config, held=False),
     "throttle": _throttle,
-    "fail": lambda config, made, disk: made.fail(config, int(disk)),
-    "replace": lambda config, made, disk: made.replace(config, int(disk)),
-    "state": lambda config, made: made.state(config),
-    "corrupt": lambda config, made, copies: made.corrupt(config, copies),
-    "scrub": lambda config, made, kind: made.scrub(config, kind),
-    "repair": lambda config, made: made.repair(config),
-    "evidence": lambda config, made: {"evidence": made.evidence(config)},
+    "fail": lambda config, engine, disk: engine.fail(config, int(disk)),
+    "replace": lambda config, engine, disk: engine.replace(config, int(disk)),
+    "state": lambda config, engine: engine.state(config),
+    "corrupt": lambda config, engine, copies: engine.corrupt(config, copies),
+    "scrub": lambda config, engine, kind: engine.scrub(config, kind),
+    "repair": lambda config, engine: engine.repair(config),
+    "evidence": lambda config, engine: {"evidence": engine.evidence(config)},
 }

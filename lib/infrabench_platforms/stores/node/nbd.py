@@ -96,11 +96,11 @@ class Client:
         found = None
         while True:
             magic, _, kind, length = struct.unpack(">QIII", self._take(20))
-            told = self._take(length)
+            payload = self._take(length)
             if magic != REPLY_OPTION or kind & 0x80000000:
-                raise StoreError(f"the NBD server refuses its volume: {told.decode('utf-8', 'replace')[:200]}")
-            if kind == INFO and struct.unpack(">H", told[:2])[0] == INFO_EXPORT:
-                found = struct.unpack(">QH", told[2:12])
+                raise StoreError(f"the NBD server refuses its volume: {payload.decode('utf-8', 'replace')[:200]}")
+            if kind == INFO and struct.unpack(">H", payload[:2])[0] == INFO_EXPORT:
+                found = struct.unpack(">QH", payload[2:12])
             if kind == ACK:
                 break
         if found is None:

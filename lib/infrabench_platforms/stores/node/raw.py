@@ -25,8 +25,8 @@ def create(config: Config) -> None:
     """Make the disk as large as the volume."""
     disks.remove(config, DISK)
     path = disks.file(config, DISK)
-    with open(path, "wb") as made:
-        made.truncate(config.volume_bytes)
+    with open(path, "wb") as file:
+        file.truncate(config.volume_bytes)
     disks.attach(path)
 
 

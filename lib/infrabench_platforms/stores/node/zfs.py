@@ -108,8 +108,8 @@ def replace(config: Config, disk: int) -> dict[str, Any]:
     ask(config, "replace", str(lost[0]["guid"]), str(path))
 
     def has_begun() -> bool:
-        told = ask(config, "status")  # another resilver than that of before runs, or has already ended
-        return not is_replacing(told) or (told["scan"] != before and told["scan"]["kind"] == "resilver")
+        status = ask(config, "status")  # another resilver than that of before runs, or has already ended
+        return not is_replacing(status) or (status["scan"] != before and status["scan"]["kind"] == "resilver")
 
     daemons.until(has_begun, SEEN_S, "a resilver")
     return {"replaced": str(path), "up_s": time.monotonic() - begun}
@@ -141,17 +141,17 @@ def scrub(config: Config, kind: str) -> dict[str, Any]:
     before = checksum_errors(ask(config, "status"))
     ask(config, "scrub", "start")
     deadline = time.monotonic() + SCRUB_S
-    while (told := ask(config, "status"))["scan"]["state"] == "scanning":
+    while (status := ask(config, "status"))["scan"]["state"] == "scanning":
         if time.monotonic() > deadline:
             raise StoreError(f"the scrub did not end within {SCRUB_S:.0f} s")
         time.sleep(POLL_S)
-    scan = told["scan"]
+    scan = status["scan"]
     if scan["kind"] != "scrub" or scan["state"] != "finished":
         raise StoreError(f"the scrub did not come to its end: {scan}")
-    mended = -(-scan["processed_B"] // told["volume"]["block_B"])
+    mended = -(-scan["processed_B"] // status["volume"]["block_B"])
     return {
-        "kind": kind, "examined_B": scan["issued_B"], "errors": checksum_errors(told) - before, "repaired": mended,
-        "unrecoverable": scan["errors"], "repaired_B": scan["processed_B"], "raw": told,
+        "kind": kind, "examined_B": scan["issued_B"], "errors": checksum_errors(status) - before, "repaired": mended,
+        "unrecoverable": scan["errors"], "repaired_B": scan["processed_B"], "raw": status,
     }  # fmt: skip
 
 
@@ -163,17 +163,17 @@ def repair(config: Config) -> dict[str, Any]:
 def facts(config: Config) -> dict[str, Any]:
     """Return which engine this is and what the pool says of itself."""
     _ensure_running(config)
-    told = ask(config, "status")
+    status = ask(config, "status")
     packages = daemons.run(("dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}\n", "libzpool*linux"))
     (packaged,) = {line.split()[1] for line in packages.splitlines() if line.startswith("installed ")}
-    volume = told["volume"]
+    volume = status["volume"]
     return {
         "engine": f"OpenZFS {packaged.split('-')[0]} engine in user space (libzpool), zvol served over NBD",
         "version": packaged,
         "pool": {
             "layout": zpool.LAYOUT, "copies": config.copies,
             "volume_bytes": volume["size_B"], "block_bytes": volume["block_B"], "compression": volume["compression"],
-            "cache_bytes": told["cache"]["most_B"], "dirty_bytes": told["dirty_most_B"], "autotrim": told["autotrim"],
+            "cache_bytes": status["cache"]["most_B"], "dirty_bytes": status["dirty_most_B"], "autotrim": status["autotrim"],
             "sync": zpool.SYNC_EFFECT,
             "drop": "all written, buffers and ARC emptied",
             **zpool.THROTTLE_EFFECT, "throttle_by": "open: their reads are queued as those of clients, ten at a time",
@@ -185,10 +185,10 @@ def facts(config: Config) -> dict[str, Any]:
 def evidence(config: Config) -> str:
     """Return the pool's state, if it answers, and the end of the log."""
     try:
-        told = json.dumps(ask(config, "status", timeout_s=5), indent=1)
+        state = json.dumps(ask(config, "status", timeout_s=5), indent=1)
     except StoreError as error:
-        told = str(error)
-    return "\n".join([told, *daemons.log_ends(config)])
+        state = str(error)
+    return "\n".join([state, *daemons.log_ends(config)])
 
 
 def _ensure_running(config: Config, mode: str = "default") -> None:
@@ -248,12 +248,12 @@ def ask(config: Config, *words: str, timeout_s: float = ANSWER_S) -> dict[str, A
             answer = b""
             while len(answer) < ANSWER_BYTES and (more := connection.recv(65536)):
                 answer += more
-        told: dict[str, Any] = json.loads(answer)
+        reply: dict[str, Any] = json.loads(answer)
     except (OSError, ValueError) as error:
         raise StoreError(f"the engine does not answer {command!r}: {error}") from error
-    if told.get("ok") is not True:
-        raise StoreError(f"the engine refuses {command!r}: {told.get('reason')}")
-    return told
+    if reply.get("ok") is not True:
+        raise StoreError(f"the engine refuses {command!r}: {reply.get('reason')}")
+    return reply
 
 
 def leaves(status: Mapping[str, Any]) -> list[dict[str, Any]]:

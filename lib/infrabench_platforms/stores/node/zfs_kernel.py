@@ -162,16 +162,16 @@ def scrub(config: Config, kind: str) -> dict[str, Any]:
         return {"kind": kind, "supported": False}
     before, held = zpool.checksum_errors(_status(config)), used(config)
     run("zpool", "scrub", "-w", pool(config), timeout_s=SCRUB_S)
-    told = _status(config)
-    scan = told["scan"]
+    status = _status(config)
+    scan = status["scan"]
     if not scan or scan["kind"] != "scrub" or scan["runs"]:
         raise StoreError(f"the scrub did not come to its end: {scan}")
-    found, lost = zpool.checksum_errors(told) - before, scan["errors"]
+    found, lost = zpool.checksum_errors(status) - before, scan["errors"]
     # What no copy answers is asked for again, and counted again: then only bytes tell what was mended.
     mended = -(-scan["done_B"] // BLOCK_BYTES) if lost else found
     return {
         "kind": kind, "examined_B": held, "errors": found, "unrecoverable": lost, "repaired": mended,
-        "repaired_B": scan["done_B"], "raw": told["raw"],
+        "repaired_B": scan["done_B"], "raw": status["raw"],
     }  # fmt: skip
 
 
@@ -182,9 +182,9 @@ def repair(config: Config) -> dict[str, Any]:
 
 def facts(config: Config) -> dict[str, Any]:
     """Return which engine this is and what pool and volume say of themselves."""
-    asked = ("volsize", "volblocksize", "compression", "sync", "checksum")
-    told = run("zfs", "get", "-Hpo", "property,value", ",".join(asked), _volume(config))
-    volume = dict(line.split("\t") for line in told.splitlines())
+    properties = ("volsize", "volblocksize", "compression", "sync", "checksum")
+    table = run("zfs", "get", "-Hpo", "property,value", ",".join(properties), _volume(config))
+    volume = dict(line.split("\t") for line in table.splitlines())
     return {
         "engine": f"OpenZFS {version()}, the kernel's module, zvol",
         "version": version(),
@@ -204,11 +204,11 @@ def facts(config: Config) -> dict[str, Any]:
 
 def evidence(config: Config) -> str:
     """Return the pool's state, if it answers, and the ends of the logs."""
-    told = []
+    parts = []
     for words in (("zpool", "status", "-pPv", pool(config)), ("zpool", "events")):
         with contextlib.suppress(StoreError):
-            told += [f"# {' '.join(words)}", *daemons.run(words, timeout_s=15).splitlines()[-60:]]
-    return "\n".join([*told, *daemons.log_ends(config)])
+            parts += [f"# {' '.join(words)}", *daemons.run(words, timeout_s=15).splitlines()[-60:]]
+    return "\n".join([*parts, *daemons.log_ends(config)])
 
 
 def run(*argv: str, timeout_s: float = COMMAND_S) -> str:

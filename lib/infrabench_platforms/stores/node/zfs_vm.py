@@ -76,23 +76,23 @@ def drop(config: Config) -> None:
 
 def state(config: Config) -> dict[str, Any]:
     """Return whether both disks have everything, as the guest's store says."""
-    told = _ask(config, "state")
-    return {key: told[key] for key in ("clean", "copied_B", "left_B", "detail")}
+    answer = _ask(config, "state")
+    return {key: answer[key] for key in ("clean", "copied_B", "left_B", "detail")}
 
 
 def facts(config: Config) -> dict[str, Any]:
     """Return what the guest's store says of itself, and what the guest is."""
-    told = _ask(config, "facts")
-    return {**{key: told[key] for key in ("engine", "version", "pool")}, "guest": guest.facts(config)}
+    answer = _ask(config, "facts")
+    return {**{key: answer[key] for key in ("engine", "version", "pool")}, "guest": guest.facts(config)}
 
 
 def evidence(config: Config) -> str:
     """Return what the guest's store says, if it answers, and the guest's console."""
     try:
-        told = str(_ask(config, "evidence")["evidence"])
+        state = str(_ask(config, "evidence")["evidence"])
     except StoreError as error:
-        told = str(error)
-    return f"{told}\n{guest.evidence(config)}"
+        state = str(error)
+    return f"{state}\n{guest.evidence(config)}"
 
 
 def _ask(config: Config, *words: str, timeout_s: float = guest.COMMAND_S) -> dict[str, Any]:

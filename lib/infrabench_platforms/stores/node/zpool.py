@@ -44,8 +44,8 @@ def status(pool: str) -> dict[str, Any]:
 
 def find_lost_disks(pool: str) -> list[str]:
     """Return the disks that the pool misses, by guid: a new one may have the old one's name."""
-    told = parse_status(daemons.run(("zpool", "status", "-pg", pool)))
-    return [disk["name"] for disk in told["disks"] if disk["state"] != "ONLINE"]
+    disks = parse_status(daemons.run(("zpool", "status", "-pg", pool)))["disks"]
+    return [disk["name"] for disk in disks if disk["state"] != "ONLINE"]
 
 
 def parse_status(text: str) -> dict[str, Any]:
@@ -72,16 +72,16 @@ def parse_status(text: str) -> dict[str, Any]:
     }
 
 
-def progress(told: dict[str, Any], copies: int) -> dict[str, Any]:
+def progress(status: dict[str, Any], copies: int) -> dict[str, Any]:
     """Return `rebuild_progress` of a parsed status."""
-    scan, disks = told["scan"], told["disks"]
+    scan, disks = status["scan"], status["disks"]
     resilver = (scan["runs"], scan["done_B"], scan["left_B"] or 0) if scan and scan["kind"] == "resilver" else None
-    whole = told["state"] == "ONLINE" and len(disks) == copies and all(disk["state"] == "ONLINE" for disk in disks)
+    whole = status["state"] == "ONLINE" and len(disks) == copies and all(disk["state"] == "ONLINE" for disk in disks)
     detail = {
-        "errors": told["errors"] + checksum_errors(told), "pool": told["state"], "scan": scan,
+        "errors": status["errors"] + checksum_errors(status), "pool": status["state"], "scan": scan,
         "disks": {disk["name"]: disk["state"] for disk in disks},
     }  # fmt: skip
-    return rebuild_progress(whole, told["replacing"], resilver, detail)
+    return rebuild_progress(whole, status["replacing"], resilver, detail)
 
 
 def rebuild_progress(
@@ -101,9 +101,9 @@ def rebuild_progress(
     }  # fmt: skip
 
 
-def checksum_errors(told: dict[str, Any]) -> int:
+def checksum_errors(status: dict[str, Any]) -> int:
     """Return how many blocks of all disks had a wrong checksum, or could not be read or written."""
-    return sum(disk[kind] for disk in told["disks"] for kind in COUNTS)
+    return sum(disk[kind] for disk in status["disks"] for kind in COUNTS)
 
 
 def size(text: str) -> int:

@@ -18,7 +18,7 @@ from infrabench.machines.sites.site import open_site
 from infrabench.registry import study, system
 from infrabench_platforms import lab
 from infrabench_platforms.clusters import remote
-from infrabench_platforms.clusters.cni import standing
+from infrabench_platforms.clusters.cni import make_cluster
 from tests.support.machine_noise import is_carried_out
 
 FLANNEL = system("flannel")
@@ -85,7 +85,7 @@ def test_what_a_killed_run_left_is_given_back_by_the_next(machines: Machines, in
     with open_site(inventory) as site, pytest.MonkeyPatch.context() as patch:
         patch.setattr(remote, "give_back", lambda host: [])  # as if it had been killed
         with site.machines("flannel", FLANNEL.CNI.parts) as borrowed:
-            standing(borrowed, FLANNEL.CNI)
+            make_cluster(borrowed, FLANNEL.CNI)
     assert _state(machines.hosts["worker1"]) != before["worker1"]
     with open_site(inventory) as site, FLANNEL.deploy(site, SPEC) as deployment:
         assert deployment.targets["far"].run(("true",), timeout_s=20).ok

@@ -17,7 +17,7 @@ from infrabench.registry import study, system
 from infrabench_platforms import lab
 from infrabench_platforms.clusters import control, pods
 from infrabench_platforms.clusters.cluster import Kubectl
-from infrabench_platforms.clusters.cni import standing
+from infrabench_platforms.clusters.cni import make_cluster
 from tests.support.machine_noise import is_carried_out
 
 CILIUM = system("cilium")
@@ -31,7 +31,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     file = tmp_path_factory.mktemp("there") / "cluster.yml"
     try:
         with lab.keep_cluster("cilium", CILIUM.CNI.parts) as machines:
-            file.write_bytes(standing(machines, CILIUM.CNI).kubectl.host.get(control.ADMIN))
+            file.write_bytes(make_cluster(machines, CILIUM.CNI).kubectl.host.get(control.ADMIN))
         yield file
     finally:
         lab.down()

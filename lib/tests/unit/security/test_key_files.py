@@ -97,7 +97,7 @@ def test_the_kubeconfig_of_a_kept_cluster_is_its_owners_alone(monkeypatch: pytes
         yield None
 
     monkeypatch.setattr(lab, "keep_cluster", keeping)
-    monkeypatch.setattr("infrabench_platforms.clusters.cni.standing", lambda machines, cni: cluster)
+    monkeypatch.setattr("infrabench_platforms.clusters.cni.make_cluster", lambda machines, cni: cluster)
     arguments = argparse.Namespace(kubernetes="bridge", hosts=[])
     lines = list(labcommand.up(arguments))
     assert mode(lab.kubeconfig("bridge")) == 0o600

@@ -297,7 +297,7 @@ def test_what_a_worker_lacks_is_said_with_what_to_do(monkeypatch: pytest.MonkeyP
     cluster = Cluster(Kubectl(lacks, ("k",)), NODES, (Worker("worker1", lacks, MACHINES),))
     monkeypatch.setattr(cni, "bring_up", lambda machines, *asked: cluster)
     with pytest.raises(NotRunnable, match="cilium on worker1: clang and llc are missing: install clang and llvm"):
-        cni.standing(MACHINES, CILIUM.CNI)  # type: ignore[attr-defined]
+        cni.make_cluster(MACHINES, CILIUM.CNI)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def unmade(low: str) -> None:
 
     kubectl = Kubectl(Scripted(answer), ("kubectl",))
     spec = DeploySpec("s", Limits(memory_bytes=256 * MIB), "198.18.64.10", 0, 1)
-    container_runtimes._populated(
+    container_runtimes._deploy_pods(
         Cluster(kubectl, ("worker1",)), spec, container_runtimes.Pair("crio", low), "localhost/tools:1"
     )
 
