@@ -67,12 +67,12 @@ def join_layers(found: Results) -> Results:
     )  # fmt: skip
 
 
-def turn_layers(found: Results) -> Results:
+def turn_layers(found: Results, view: str = "options") -> Results:
     """Return the analysis of the low layers within every high one, each as a ratio to that of the baseline.
 
     Its systems are low layers, its scenarios ``HIGH, SCENARIO``, of those high layers that were measured with the
     baseline's low one. The contrasts of the primary metrics are a family of their own. Its figures and tables go to
-    ``STUDY-options``.
+    ``STUDY-VIEW``.
 
     >>> ib.figure(turn_layers(results), "forest")
     """
@@ -84,7 +84,7 @@ def turn_layers(found: Results) -> Results:
     beside = {high[name] for name in found.systems if low[name] == base[1]}
     rows = turned[found.table["system"].map(high).isin(list(beside))]
     return analyse_view(
-        found, rows, "options", systems=[*dict.fromkeys((base[1], *(low[name] for name in found.systems)))],
+        found, rows, view, systems=[*dict.fromkeys((base[1], *(low[name] for name in found.systems)))],
         baseline=base[1], not_run=_absent_pairs(found), not_applicable=[],
     )  # fmt: skip
 
