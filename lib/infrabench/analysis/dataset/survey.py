@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from infrabench.analysis import results, session_data, tables
 from infrabench.analysis.dataset import folder, part
@@ -133,7 +131,8 @@ def survey(root: Path, out: Path, *, stamped: bool = False) -> DatasetSurvey:
             rows.append(_count(group, {}, f"not analysed: {error}"))
             continue
         for name, frame in frames.items():
-            ledger.replace_file(out / "answers" / group.study / group.site / f"{name}.parquet", _bytes(frame))
+            path = out / "answers" / group.study / group.site / f"{name}.parquet"
+            ledger.replace_file(path, frame.to_parquet(index=False, compression="zstd"))
         contrasts = frames["contrasts"]
         metrics = pd.MultiIndex.from_frame(contrasts[["workload", "metric"]])
         of_primary = contrasts[metrics.isin([tuple(each) for each in data["primary"]])]
@@ -209,12 +208,6 @@ def _cut(made: DatasetSurvey, name: str, shown: pd.DataFrame, every: pd.DataFram
     some = shown.head(SHOWN).astype("object").fillna("").astype("str")
     told = f"The first {SHOWN} of {len(every)} rows; {name}.csv and {name}.parquet have all." * (len(every) > SHOWN)
     tables.save(some, folder, name, f"{caption} {told}".strip(), whole=every)
-    ledger.replace_file(folder / f"{name}.parquet", _bytes(every))
+    ledger.replace_file(folder / f"{name}.parquet", every.to_parquet(index=False, compression="zstd"))
     page = notation.html_table(some, words=True), tables.markdown(some)
     return Shown(*page) if not told else Shown(f"{page[0]}<p>{told}</p>", f"{page[1]}\n{told}")
-
-
-def _bytes(frame: pd.DataFrame) -> bytes:
-    out = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), out, compression="zstd")
-    return out.getvalue().to_pybytes()

@@ -15,26 +15,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 from scipy import stats
 
-from infrabench.analysis.figures import theme
-from infrabench.analysis.figures.axes import (
-    TICKS_MM,
-    PlainLog,
-    centre_line,
-    is_wide,
-    level_axis,
-    ratio_axis,
-    ratio_mark,
-)
-from infrabench.analysis.figures.sentences import (
-    BIMODAL,
-    LOST,
-    metric_in,
-    order_sentence,
-    pairs,
-    repeats,
-    span,
-    without_value,
-)
+from infrabench.analysis.figures import sentences, theme
+from infrabench.analysis.figures.axes import TICKS_MM, PlainLog, is_wide, level_axis, ratio_axis, ratio_mark
+from infrabench.analysis.figures.sentences import LOST, span
 from infrabench.analysis.figures.view import Drawn, View, figure
 from infrabench.analysis.tables import notation
 from infrabench.core import STATES, SchemaError
@@ -189,13 +172,14 @@ def caption(view: View, *, means_alone: bool = False) -> str:
     # repeats are in no plan
     pending = (cells["planned"] + cells["repeats"] - cells[list(STATES)].sum(axis=1)).sum()
     parts = [
-        f"{view.workload}, {metric_in(cells['max'], view.metric, cells['unit'].iloc[0])}; ",
+        f"{view.workload}, {sentences.metric_in(cells['max'], view.metric, cells['unit'].iloc[0])}; ",
         f"{notation.direction(cells['better'].iloc[0])}. n = {span(cells['n'])} trials in each of {len(cells)} cells. ",
         _describe_marks(cells, means_alone),
         "" if rows is None or rows.empty else
-        f"Ratio of means to {rows['baseline'].iloc[0]} over {pairs(rows)} with its paired 95 % Fieller interval; "
-        f"band: equivalence margin of {100 * rows['margin'].iloc[0]:g} %. ",
-        order_sentence(trials, view.order), without_value(lost, int(pending)), repeats(trials),
+        f"Ratio of means to {rows['baseline'].iloc[0]} over {sentences.pairs(rows)} with its paired 95 % Fieller "
+        f"interval; band: equivalence margin of {100 * rows['margin'].iloc[0]:g} %. ",
+        sentences.order_sentence(trials, view.order), sentences.without_value(lost, int(pending)),
+        sentences.repeats(trials),
         *(f"Not run: {name} ({reason}). " for name, reason in view.not_run.items()),
     ]  # fmt: skip
     return "".join(parts).strip()
@@ -254,7 +238,7 @@ def _unlike_shapes(view: View, cells: pd.DataFrame) -> dict[tuple[str, str], np.
     flagged = set()
     if view.diagnostics is not None:
         rows = view.of_metric(view.diagnostics)
-        flagged = set(rows.loc[rows["flags"].str.contains(BIMODAL, regex=False), "scenario"])
+        flagged = set(rows.loc[rows["flags"].str.contains(sentences.BIMODAL, regex=False), "scenario"])
     found: dict[tuple[str, str], np.ndarray] = {}
     trials = view.of_metric(view.trials).dropna(subset="value")
     for scenario, rows in trials[trials["scenario"].isin(set(cells["scenario"]))].groupby("scenario", sort=False):
@@ -383,9 +367,11 @@ def _ratios(
     axes: Axes, contrasts: pd.DataFrame, places: Mapping[tuple[str, str], float],
     marks: Mapping[str, theme.SystemStyle], most: int,
 ) -> None:  # fmt: skip
-    """Draw the ratios of some cells on an axis, of at most so many ticks, that is wide enough for those of all."""
-    ratio_axis(axes.yaxis, contrasts, axes.set_ylim, most=most)
-    centre_line(axes, contrasts)
+    """Draw the ratios of some cells, and every margin, on an axis of at most so many ticks that holds those of all."""
+    ratio_axis(axes.yaxis, contrasts, most)
+    axes.axhline(1, color=theme.GREY, lw=0.7, zorder=1)
+    for margin in contrasts["margin"].dropna().unique():
+        axes.axhspan(1 - margin, 1 + margin, color=theme.BAND, lw=0, zorder=0)
     for row in contrasts.itertuples(index=False):
         if (row.scenario, row.system) in places:
             ratio_mark(axes, row, places[row.scenario, row.system], marks[row.system], vertical=True)

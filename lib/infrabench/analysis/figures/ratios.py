@@ -46,11 +46,8 @@ def forest(view: View) -> Drawn:
     contrasts, width = view.contrasts, view.width_mm or theme.PAGE_MM
     if contrasts.empty:
         raise SchemaError("no contrast to draw: was the baseline run, and is there another system?")
-    baseline, names, wide = (
-        contrasts["baseline"].iloc[0],
-        theme.systems_of(contrasts, view.systems),
-        width > theme.WIDE_MM,
-    )
+    baseline, wide = contrasts["baseline"].iloc[0], width > theme.WIDE_MM
+    names = theme.systems_of(contrasts, view.systems)
     marks = view.styles_of(names if view.systems is not None else [baseline, *names])
     lost, limit = sentences.lost_notes(contrasts), _limit(contrasts)
 

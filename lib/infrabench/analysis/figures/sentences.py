@@ -23,15 +23,7 @@ ORDERS = {
 }
 
 
-def row_of(frame: pd.DataFrame | None, **where: str) -> Any:
-    """Return the first row of `frame` (as a named tuple) with these values, or None."""
-    if frame is None or frame.empty:
-        return None
-    chosen = np.logical_and.reduce([(frame[name] == value).to_numpy() for name, value in where.items()])
-    return next(frame[chosen].itertuples(index=False), None)
-
-
-def order_sentence(table: pd.DataFrame | None, order: str = "random") -> str:
+def order_sentence(table: pd.DataFrame | None, order: str) -> str:
     """Return how the trials were ordered, and over how many deployments; one more than one is a split-plot design.
 
     `order`: a key of `ORDERS`, or a sentence of its own.
@@ -135,13 +127,9 @@ def conduct(table: pd.DataFrame | None, rows: pd.DataFrame, order: str) -> str:
     return order_sentence(trials, order) + no_value(trials) + repeats(trials)
 
 
-def dependence(diagnostics: pd.DataFrame | None, workload: str, metric: str, scenario: str) -> str:
-    """Return r1 of every system of a case, and which are flagged dependent, with their p-values."""
-    if diagnostics is None:
-        return ""
-    where = {"workload": workload, "metric": metric, "scenario": scenario}
-    rows = [row_of(diagnostics, system=name, **where) for name in dict.fromkeys(diagnostics["system"])]
-    rows = [row for row in rows if row is not None and np.isfinite(row.lag1)]
+def dependence(rows: Sequence[Any]) -> str:
+    """Return r1 of every system of a case, and which are flagged dependent, from their rows of the diagnostics."""
+    rows = [row for row in rows if np.isfinite(row.lag1)]
     if not rows:
         return ""
     text = f"Autocorrelation at lag 1: {', '.join(f'{row.system} {row.lag1:.2f}' for row in rows)}. "

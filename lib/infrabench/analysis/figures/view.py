@@ -118,9 +118,11 @@ class View:
 
     def row(self, frame: pd.DataFrame, system: str) -> Any:
         """Return a system's row of the case in `frame` as a named tuple, or None."""
-        return sentences.row_of(
-            frame, workload=self.workload, metric=self.metric, scenario=self.scenario, system=system
-        )
+        if frame is None or frame.empty:
+            return None
+        rows = self.of_metric(frame)
+        rows = rows[(rows["scenario"] == self.scenario) & (rows["system"] == system)]
+        return next(rows.itertuples(index=False), None)
 
     def axis_label(self) -> str:
         """Return the label of the axis of the case's values."""
@@ -139,7 +141,8 @@ class View:
     @property
     def dependence(self) -> str:
         """What the diagnostics of the case say about autocorrelation, as a sentence."""
-        return sentences.dependence(self.diagnostics, self.workload, self.metric, self.scenario)
+        names = [] if self.diagnostics is None else dict.fromkeys(self.diagnostics["system"])
+        return sentences.dependence([row for name in names if (row := self.row(self.diagnostics, name)) is not None])
 
 
 @dataclass(frozen=True)

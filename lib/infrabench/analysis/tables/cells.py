@@ -10,19 +10,9 @@ import pandas as pd
 
 from infrabench.analysis.tables import notation
 from infrabench.analysis.tables.bounds import ruled_out
-from infrabench.analysis.tables.columns import (
-    CELL,
-    CI,
-    NO_UNIT,
-    both,
-    metric_scales,
-    pair,
-    row_names,
-    without_empty,
-    words,
-    write,
-)
+from infrabench.analysis.tables.columns import CI, both, metric_scales, pair, row_names, without_empty, words, write
 from infrabench.core import STATES
+from infrabench.stats.table import CELL
 
 SIGNS = {
     "different": "≠", "different, within the margin": "≈", "equivalent": "=", "inconclusive": "?",
@@ -48,7 +38,7 @@ def estimates_table(
     notes = () if diagnostics is None else diagnostics.itertuples(index=False)
     noted = {tuple(getattr(row, name) for name in CELL): row for row in notes}
     for cell in estimates.itertuples(index=False):
-        scale = scales.get((cell.workload, cell.metric), NO_UNIT)
+        scale = scales[cell.workload, cell.metric]
         f, note = scale.factor, noted.get(tuple(getattr(cell, name) for name in CELL))
         mean, interval = both(cell, "mean", factor=f)
         median, around = both(cell, "median", factor=f)
@@ -89,7 +79,7 @@ def contrasts_table(contrasts: pd.DataFrame, *, every: bool = False) -> pd.DataF
     scales = metric_scales(contrasts, "baseline_mean")
     rows = []
     for row in contrasts.itertuples(index=False):
-        scale = scales.get((row.workload, row.metric), NO_UNIT)
+        scale = scales[row.workload, row.metric]
         f = scale.factor
         shown = row_names(row, scale) | {"n": f"{row.n_pairs} {row.pair_unit}"}
         shown[f"{row.baseline} mean"] = notation.number(row.baseline_mean / f)

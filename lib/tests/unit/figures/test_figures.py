@@ -137,7 +137,7 @@ def test_a_count_without_an_upper_end_leaves_the_axis_to_the_others() -> None:
     rows = [{"system": "docker"}, {"system": "lxc", "ratio": np.inf, "ratio_low": 1.5, "ratio_high": np.inf}]
     rows += [{"system": "lxd", "ratio": 1.1, "ratio_low": 1.02, "ratio_high": np.inf}]
     axis = Figure().subplots()
-    ratio_axis(axis.xaxis, contrasts_frame(*rows), axis.set_xlim)
+    ratio_axis(axis.xaxis, contrasts_frame(*rows), most=7)
     assert axis.get_xlim()[1] < 2
 
 
