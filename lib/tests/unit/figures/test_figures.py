@@ -38,7 +38,7 @@ from infrabench.analysis.tables import ruled_out_label
 from infrabench.analysis.tidy import tidy
 from infrabench.core import SchemaError
 from infrabench.stats import contrasts, estimates
-from tests.support.analysis_fixtures import MARGINS, NOT_RUN, PRIMARY, SYSTEMS, table_of, write_session
+from tests.support.analysis_fixtures import MARGINS, NOT_RUN, PRIMARY, SYSTEMS, lose, table_of, write_session
 from tests.support.frames import contrasts_frame
 from tests.support.look_at import check_paper, marked, overhang_mm, texts
 from tests.support.pdf import page_mm
@@ -237,9 +237,7 @@ def test_caption_is_made_of_computed_values(session: View) -> None:
 def test_caption_counts_repeats_discards_and_deployments() -> None:
     values = {"native": [float(v) for v in range(100, 112)], "docker": [float(v) for v in range(90, 102)]}
     table = table_of(values, blocks_per_deployment=4)
-    gone = table["block"] == 11
-    table.loc[gone, ["metric", "value", "unit", "better"]] = [None, np.nan, None, None]
-    table.loc[gone, ["state", "reason"]] = ["discarded", "interrupted"]
+    lose(table, table["block"] == 11, "discarded")
     table.loc[(table["block"] == 2) & (table["system"] == "docker"), "attempt"] = 1
     about = View(*CPU, estimates=estimates(table))
     text = caption(replace(about, contrasts=contrasts(table, "native", {"": 0.02}), table=table))
@@ -274,10 +272,9 @@ def test_caption_tells_the_order_of_the_trials(order: str, told: str) -> None:
 
 def test_a_repeat_does_not_hide_a_trial_that_has_not_run() -> None:
     table = table_of({"native": [1.0, 2, 3], "docker": [1.0, 2, 3]})
-    rows = table[(table["system"] == "docker") & (table["block"] == 1)]
-    again = rows.assign(trial="again", attempt=1)
-    table.loc[rows.index, ["metric", "value", "unit", "better"]] = [None, np.nan, None, None]
-    table.loc[rows.index, "state"] = "invalid"
+    rows = (table["system"] == "docker") & (table["block"] == 1)
+    again = table[rows].assign(trial="again", attempt=1)
+    lose(table, rows, "invalid")
     table = pd.concat([table, again], ignore_index=True)
     absent = pd.DataFrame([{"system": "native", "workload": "sysbench-cpu", "scenario": "default", "factor": None,
                             "level": np.nan, "attempt": 0}])  # fmt: skip
