@@ -23,13 +23,13 @@ ORDERS = {
 }
 
 
-def order_sentence(table: pd.DataFrame | None, order: str) -> str:
+def order_sentence(table: pd.DataFrame, order: str) -> str:
     """Return how the trials were ordered, and over how many deployments; one more than one is a split-plot design.
 
     `order`: a key of `ORDERS`, or a sentence of its own.
     """
     text = ORDERS.get(order, order.rstrip(". "))
-    deployments = 1 if table is None else table.groupby(["session", "deployment"]).ngroups
+    deployments = table.groupby(["session", "deployment"]).ngroups
     if deployments > 1:
         text += f" within {deployments} deployments of every system (split-plot; the deployment is the unit)"
     return f"{text}. "
@@ -90,10 +90,8 @@ def without_value(counts: dict[tuple[str, str], int], pending: int = 0) -> str:
     return f"Trials without a value, counted and never averaged - {'; '.join(words)}. "
 
 
-def repeats(trials: pd.DataFrame | None) -> str:
+def repeats(trials: pd.DataFrame) -> str:
     """Return how many trials repeat an invalid one, by system, and how many blocks were discarded whole."""
-    if trials is None:
-        return ""
     once = trials.drop_duplicates(["session", "trial"])
     repeats_of = once[once["attempt"] > 0].groupby("system", observed=True).size()
     repeated = ", ".join(f"{count} {name}" for name, count in repeats_of.items())
@@ -115,13 +113,11 @@ def lost_notes(contrasts: pd.DataFrame) -> list[str]:
     return [f"{LOSSES} {contrast_name(row)}: {row.reason}" for row in rows]
 
 
-def conduct(table: pd.DataFrame | None, rows: pd.DataFrame, order: str) -> str:
-    """Return how the trials behind some rows were ordered, and which are lost, repeated or discarded; "" without table.
+def conduct(table: pd.DataFrame, rows: pd.DataFrame, order: str) -> str:
+    """Return how the trials behind some rows were ordered, and which are lost, repeated or discarded.
 
     `rows`: columns ``workload`` and ``scenario``.
     """
-    if table is None:
-        return ""
     cases = pd.MultiIndex.from_frame(rows[["workload", "scenario"]])
     trials = table[pd.MultiIndex.from_frame(table[["workload", "scenario"]]).isin(cases)]
     return order_sentence(trials, order) + no_value(trials) + repeats(trials)

@@ -28,7 +28,7 @@ SIGNS = ("|", "x", "+", "1")  # events along the foot of the first row, in the o
 @theme.style()
 def timeline(
     samples: pd.DataFrame, events: pd.DataFrame, *, workload: str = "", zero: str, origin: str,
-    shown: Sequence[str] = (), systems: Sequence[str] | None = None, width_mm: float = theme.PAGE_MM,
+    shown: Sequence[str] = (), systems: Sequence[str], width_mm: float = theme.PAGE_MM,
 ) -> Drawn:  # fmt: skip
     """Return one column for each scenario, one row for each series, and in it one line for each trial.
 
@@ -40,10 +40,9 @@ def timeline(
     """
     if samples.empty:
         raise SchemaError("no trial of this session has a course to draw")
-    names = theme.systems_of(samples, systems)
-    marks = theme.assign_styles(names)
+    marks = theme.assign_styles(systems)
     columns, rows = (list(dict.fromkeys(samples[name])) for name in ("scenario", "series"))
-    drawn = [name for name in names if name in set(samples["system"])]
+    drawn = [name for name in systems if name in set(samples["system"])]
     height = HEAD_MM + ROW_MM * len(rows) + theme.legend_mm([*drawn, *shown], width_mm)
     drawing, grid = theme.canvas(
         width_mm, height, nrows=len(rows), ncols=len(columns), sharex="col", sharey="row", squeeze=False

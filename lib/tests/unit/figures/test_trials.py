@@ -36,7 +36,7 @@ def view_of(table: pd.DataFrame, **how: Any) -> View:
     systems = [name for name in NAMES if name in set(table["system"])]
     about = ("sysbench-cpu", "events_per_s", "default")
     frames = {"table": table, "estimates": estimates(table), "diagnostics": diagnostics(table)}
-    return View(*about, **{**frames, "systems": systems, **how})
+    return View(*about, **{**frames, "systems": systems, "every_system": systems, **how})
 
 
 def test_order_shows_every_value_in_executed_order() -> None:
@@ -124,7 +124,7 @@ def test_deployments_are_numbered_and_probes_stand_before_their_block() -> None:
     assert smallest_axes_mm(figure) > 10
     assert "never used to correct" in told
     pooled = pd.concat([table, table.assign(session="t")], ignore_index=True)
-    figure, told = order(view_of(pooled, probes=probes, diagnostics=None))
+    figure, told = order(view_of(pooled, probes=probes))
     assert len(figure.axes) == 1
     assert "never used to correct" not in told
 
