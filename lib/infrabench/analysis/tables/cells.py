@@ -129,22 +129,16 @@ def against_table(against: pd.DataFrame) -> pd.DataFrame:
     return write(against, columns)
 
 
-def results_table(
-    estimates: pd.DataFrame, contrasts: pd.DataFrame, diagnostics: pd.DataFrame | None = None
-) -> pd.DataFrame:
+def results_table(estimates: pd.DataFrame, contrasts: pd.DataFrame, diagnostics: pd.DataFrame) -> pd.DataFrame:
     """Return the full table of a study: every cell's estimates, beside them its contrast and its flags.
 
     The baseline's own rows have no ratio.
     """
-    left = pd.concat([estimates[CELL].add_prefix("key "), estimates_table(estimates)], axis=1)
-    chosen = contrasts_table(contrasts).reindex(columns=["ratio", "ratio 95 % CI", "paired d", "verdict"])
-    right = pd.concat([contrasts[CELL].add_prefix("key ").reset_index(drop=True), chosen], axis=1)
-    keys = [f"key {name}" for name in CELL]
-    table = left.merge(right, on=keys, how="left", validate="one_to_one")
-    if diagnostics is not None:
-        flags = diagnostics[[*CELL, "flags"]].rename(columns=dict(zip(CELL, keys, strict=True)))
-        table = table.merge(flags, on=keys, how="left", validate="one_to_one")
-    return table.drop(columns=keys).astype("object").fillna("")
+    cells, pairs = (pd.MultiIndex.from_frame(frame[CELL]) for frame in (estimates, contrasts))
+    ratios = contrasts_table(contrasts).reindex(columns=["ratio", "ratio 95 % CI", "paired d", "verdict"])
+    beside = [frame.reindex(cells) for frame in (ratios.set_index(pairs), diagnostics.set_index(CELL)[["flags"]])]
+    table = pd.concat([estimates_table(estimates).set_index(cells), *beside], axis=1)
+    return table.reset_index(drop=True).astype("object").fillna("")
 
 
 def ratios_table(contrasts: pd.DataFrame, systems: Sequence[str]) -> pd.DataFrame:

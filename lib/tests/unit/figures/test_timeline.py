@@ -12,7 +12,7 @@ from infrabench.core import SchemaError
 from tests.support.look_at import check_paper, marked, texts
 
 SYSTEMS = ["zfs (user space)", "ceph"]
-HOW = {"zero": "replaced", "origin": "the disk was replaced", "shown": ("lost", "clean")}
+HOW = {"workload": "rebuild", "zero": "replaced", "origin": "the disk was replaced", "shown": ("lost", "clean")}
 
 
 def courses(trials: int = 3, scenarios: tuple[str, ...] = ("2 GB", "4 GB"), systems: list[str] = SYSTEMS) -> tuple:

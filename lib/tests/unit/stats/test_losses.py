@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from infrabench.analysis import figures, results, tables
 from infrabench.analysis.figures import forest
 from infrabench.core import STATES
-from infrabench.stats import contrasts, estimates, sites, tiers
+from infrabench.stats import contrasts, diagnostics, estimates, sites, tiers
 from infrabench.stats.intervals import hodges_lehmann
 from infrabench.stats.losses import LOST, unequal_p, worst_ranks
 from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE, WITHIN
@@ -76,7 +76,7 @@ def test_a_faster_system_that_hangs_in_a_tenth_of_its_trials_is_never_called_fas
     assert lost in results.sentence(row)
     shown = tables.contrasts_table(found)
     assert lost in shown.loc[0, "reason"]
-    assert "3 timeout" in " ".join(tables.results_table(estimates(table), found).iloc[0].astype(str))
+    assert "3 timeout" in " ".join(tables.results_table(estimates(table), found, diagnostics(table)).iloc[0].astype(str))
     for width_mm in (174, 85):
         texts = [text.get_text() for text in forest(make_view(contrasts=found, width_mm=width_mm)).figure.findobj(Text)]
         assert f"{tables.ruled_out_label(row)} ‡" in texts
