@@ -17,7 +17,7 @@ from scipy import stats
 
 from infrabench.analysis.figures import sentences, theme
 from infrabench.analysis.figures.axes import TICKS_MM, PlainLog, is_wide, level_axis, ratio_axis, ratio_mark
-from infrabench.analysis.figures.sentences import LOST, span
+from infrabench.analysis.figures.sentences import span
 from infrabench.analysis.figures.view import Drawn, View, figure
 from infrabench.analysis.tables import notation
 from infrabench.core import STATES, SchemaError
@@ -163,10 +163,8 @@ def caption(view: View, *, means_alone: bool = False) -> str:
     trials = view.trials
     trials = trials[(trials["workload"] == view.workload) & trials["scenario"].isin(set(cells["scenario"]))]
     rows = None if view.contrasts is None else view.of_metric(view.contrasts)
-    sums = cells.groupby("system", observed=True)[list(LOST)].sum()
-    lost = {(state, str(name)): int(sums.loc[name, state]) for state in LOST for name in sums.index}
     # repeats are in no plan
-    pending = (cells["planned"] + cells["repeats"] - cells[list(STATES)].sum(axis=1)).sum()
+    pending = int((cells["planned"] + cells["repeats"] - cells[list(STATES)].sum(axis=1)).sum())
     parts = [
         f"{view.workload}, {sentences.metric_in(cells['max'], view.metric, cells['unit'].iloc[0])}; ",
         f"{notation.direction(cells['better'].iloc[0])}. n = {span(cells['n'])} trials in each of {len(cells)} cells. ",
@@ -174,8 +172,7 @@ def caption(view: View, *, means_alone: bool = False) -> str:
         "" if rows is None or rows.empty else
         f"Ratio of means to {rows['baseline'].iloc[0]} over {sentences.pairs(rows)} with its paired 95 % Fieller "
         f"interval; band: equivalence margin of {100 * rows['margin'].iloc[0]:g} %. ",
-        sentences.order_sentence(trials, view.order), sentences.without_value(lost, int(pending)),
-        sentences.repeats(trials),
+        sentences.order_sentence(trials, view.order), sentences.no_value(trials, pending), sentences.repeats(trials),
         *(f"Not run: {name} ({reason}). " for name, reason in view.not_run.items()),
     ]  # fmt: skip
     return "".join(parts).strip()

@@ -65,25 +65,24 @@ def pairs(contrasts: pd.DataFrame) -> str:
     return f"{span(rows['n_pairs'])} {' or '.join(dict.fromkeys(rows['pair_unit']))}"
 
 
+def by_system(trials: pd.DataFrame) -> str:
+    """Return how many trials each system has: ``29 docker, 30 native``."""
+    sizes = trials.groupby("system", observed=True).size()
+    return ", ".join(f"{count} {name}" for name, count in sizes.items())
+
+
 def counts(case: pd.DataFrame) -> str:
     """Return ``n = 29 docker, 30 native. ``: how many trials of each system have a value."""
-    found = case[case["value"].notna()].groupby("system", observed=True).size()
-    return f"n = {', '.join(f'{count} {name}' for name, count in found.items())}. "
+    return f"n = {by_system(case[case['value'].notna()])}. "
 
 
-def no_value(trials: pd.DataFrame) -> str:
-    """Return how many trials carry no value, by state and system; `trials` has one row per trial and metric."""
+def no_value(trials: pd.DataFrame, pending: int = 0) -> str:
+    """Return how many trials carry no value, by state and system, and how many are not yet run.
+
+    `trials` has one row per trial and metric.
+    """
     once = trials.drop_duplicates(["session", "trial"])
-    counts = once[once["state"].isin(LOST)].groupby(["state", "system"], observed=True).size()
-    return without_value({(state, name): int(count) for (state, name), count in counts.items()})
-
-
-def without_value(counts: dict[tuple[str, str], int], pending: int = 0) -> str:
-    """Return one sentence on the trials without a value, from (state, system) -> count and those not yet run."""
-    words = []
-    for state in LOST:
-        found = ", ".join(f"{count} {name}" for (kind, name), count in counts.items() if kind == state and count)
-        words += [f"{state}: {found}"] if found else []
+    words = [f"{state}: {lost}" for state in LOST if (lost := by_system(once[once["state"] == state]))]
     words += [f"not yet run: {pending}"] if pending else []
     if not words:
         return "No trial failed or was invalid. "
@@ -93,8 +92,7 @@ def without_value(counts: dict[tuple[str, str], int], pending: int = 0) -> str:
 def repeats(trials: pd.DataFrame) -> str:
     """Return how many trials repeat an invalid one, by system, and how many blocks were discarded whole."""
     once = trials.drop_duplicates(["session", "trial"])
-    repeats_of = once[once["attempt"] > 0].groupby("system", observed=True).size()
-    repeated = ", ".join(f"{count} {name}" for name, count in repeats_of.items())
+    repeated = by_system(once[once["attempt"] > 0])
     text = f"Repeated at the end of the same block: {repeated}. " if repeated else ""
     blocks = once[once["state"] == "discarded"].groupby(["session", "block"]).ngroups
     return text + (f"Discarded whole and not used: {blocks} block{'s' * (blocks > 1)}. " if blocks else "")

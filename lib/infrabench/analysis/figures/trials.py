@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
-from infrabench.analysis.figures import theme
+from infrabench.analysis.figures import sentences, theme
 from infrabench.analysis.figures.axes import panels, title_panel, value_axis
 from infrabench.analysis.figures.sentences import BIMODAL, counts, no_value, order_sentence, p_text, repeats, span
 from infrabench.analysis.figures.view import Drawn, View, figure
@@ -296,8 +296,7 @@ def _flagged(case: pd.DataFrame) -> pd.Series:
 
 def _flag_sentence(case: pd.DataFrame, flagged: pd.Series) -> str:
     """Return how many values carry an outlier flag, by system."""
-    outliers = case[flagged].groupby("system", observed=True).size()
-    which = ", ".join(f"{count} {name}" for name, count in outliers.items())
+    which = sentences.by_system(case[flagged])
     return f"Ringed: modified z above 3.5, kept in every analysis ({which}). " if which else "No value is flagged. "
 
 

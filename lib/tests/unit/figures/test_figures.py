@@ -227,7 +227,7 @@ def test_caption_is_made_of_computed_values(session: View) -> None:
     assert "Means with 95 % Student t intervals" in scaled
     assert "tick" not in scaled
     assert "Fieller" not in scaled
-    failed = caption(make_view(*COPY, estimates=session.estimates))
+    failed = caption(make_view(*COPY, estimates=session.estimates, table=session.table))
     assert "failed: 8 docker" in failed
     assert "1 GB/s = 10⁹ B/s" in failed
     assert "No trial failed or was invalid." in caption(make_view("ftp", "total_s", estimates=session.estimates))
