@@ -101,4 +101,4 @@ def test_groups_of_synthetic_rows_are_comparable(like: many_rows.Pattern, tmp_pa
     (group,) = survey.groups(folder.parts(tmp_path / "d")[0])
     found = survey.analyse_group(group)
     assert not found.data["stamp"]
-    assert set(found.frames["contrasts"]["pair_unit"]) == {"deployments"}
+    assert set(found.contrasts["pair_unit"]) == {"deployments"}
