@@ -110,7 +110,8 @@ def test_what_was_not_run_is_said(tmp_path: Path) -> None:
     told = rows(count_matrices.matrix(failed))
     assert told["a disk lost", "valid trials"][ZFS] == "0 of 2"
     assert told["a disk lost", "files with the right hash after"][ZFS] == "no valid trial"
-    both = results_in(tmp_path / "c", write_session, failed=[("zfs", "integrity"), ("ceph", "integrity")], profile="smoke")
+    gone = [("zfs", "integrity"), ("ceph", "integrity")]
+    both = results_in(tmp_path / "c", write_session, failed=gone, profile="smoke")
     for told_of in (count_matrices.matrix, count_matrices.outcomes):
         assert told_of(both).text == "integrity: there is no valid trial in this session."
     rest = both.table[both.table["workload"] != "integrity"].reset_index(drop=True)

@@ -89,7 +89,8 @@ def test_numbers_without_an_interval_have_four_digits() -> None:
         *("0", "123500", "0.001235", "2.500", "-7"),
     ]
     assert notation.number(float("nan")) == "n/a"
-    assert [notation.p_value(p) for p in (0.04321, 1e-9, float("nan"), 0.0499889)] == ["0.043", "< 0.0001", "n/a", "0.04999"]
+    values = (0.04321, 1e-9, float("nan"), 0.0499889)
+    assert [notation.p_value(p) for p in values] == ["0.043", "< 0.0001", "n/a", "0.04999"]
 
 
 def test_an_estimate_goes_to_the_place_of_its_interval() -> None:
@@ -101,7 +102,8 @@ def test_an_estimate_goes_to_the_place_of_its_interval() -> None:
 def test_diagnostics_are_short() -> None:
     values = (0.0, 3.0, -0.126, 0.0123, 12.3456, 100.0, 2e-7, float("nan"))
     assert [notation.short(v) for v in values] == ["0", "3", "-0.13", "0.012", "12.35", "100", "2e-07", "n/a"]
-    assert [notation.chance(p) for p in (0.0, 0.0004, 0.62345, 1.0, float("nan"))] == ["< 0.1", "< 0.1", "62.3", "100", "n/a"]
+    values = (0.0, 0.0004, 0.62345, 1.0, float("nan"))
+    assert [notation.chance(p) for p in values] == ["< 0.1", "< 0.1", "62.3", "100", "n/a"]
 
 
 def test_an_end_never_rounds_onto_no_effect() -> None:
@@ -118,8 +120,9 @@ def test_titles() -> None:
     assert [notation.metric_title(m) for m in ("read_B_per_s", "latency_p99_s", "total_s", "failed_requests")] == [
         *("read", "latency p99", "total time", "failed requests"),
     ]
-    assert notation.axis_label("read_B_per_s", notation.scale([2e6], "B/s"), "higher") == "Read (MB/s), higher is better"
-    assert notation.axis_label("failed_requests", notation.scale([2], "1"), "lower") == "Failed requests, lower is better"
+    megabytes, plain = notation.scale([2e6], "B/s"), notation.scale([2], "1")
+    assert notation.axis_label("read_B_per_s", megabytes, "higher") == "Read (MB/s), higher is better"
+    assert notation.axis_label("failed_requests", plain, "lower") == "Failed requests, lower is better"
 
 
 def test_words_stand_to_the_left_and_numbers_to_the_right_and_nothing_is_markup() -> None:

@@ -26,8 +26,8 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
 def wide(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
     """All seven pairs; Kata emulated, and under CRI-O with room for ten pods only."""
     every = ["containerd-runc", "crio-runc", "containerd-crun", "crio-crun", "containerd-runsc", *EMULATED]
-    where = tmp_path_factory.mktemp("wide")
-    return results_in(where, write_session, systems=every, not_run={}, emulated=EMULATED, fits={"containerd-kata": 10, "crio-kata": 10})
+    how = {"systems": every, "not_run": {}, "emulated": EMULATED, "fits": dict.fromkeys(EMULATED, 10)}
+    return results_in(tmp_path_factory.mktemp("wide"), write_session, **how)
 
 
 @pytest.mark.parametrize(("layer", "holds"), [("high", "-runc"), ("low", "containerd-")])
@@ -85,7 +85,8 @@ def test_a_part_that_is_not_the_sum_is_found(wide: analysis.Results) -> None:
 
 
 def test_layers_that_share_one_low_level_runtime_cannot_be_asked(tmp_path: Path) -> None:
-    found = results_in(tmp_path, write_session, systems=["containerd-runc", "crio-runc", "containerd-runsc"], not_run={})
+    systems = ["containerd-runc", "crio-runc", "containerd-runsc"]
+    found = results_in(tmp_path, write_session, systems=systems, not_run={})
     told = analysis.table(layers.join_layers(found), "interactions").text
     assert told == "There is nothing for the table of interactions in this session."
 

@@ -401,7 +401,8 @@ def test_labels_that_have_no_room_side_by_side_stand(count: int) -> None:
     names = [f"sequential write default {'again ' * (i % 2)}{i}" for i in range(count)]
     values = {"native": [1.0, 2, 3], "docker": [2.0, 3, 4]}
     view = analysed(pd.concat([table_of(values, scenario=name) for name in names], ignore_index=True))
-    figure = check_paper(points(replace(view, workload=CPU[0], metric=CPU[1], systems=["docker", "native"])).figure, axes_mm=20)
+    view = replace(view, workload=CPU[0], metric=CPU[1], systems=["docker", "native"])
+    figure = check_paper(points(view).figure, axes_mm=20)
     labels = figure.axes[-1].get_xticklabels()
     assert {label.get_rotation() for label in labels} == {90.0 if count == 16 else 0.0}
     boxes = [label.get_window_extent() for label in labels]

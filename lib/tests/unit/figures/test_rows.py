@@ -98,7 +98,8 @@ def test_captions_of_rows_tell_how_the_trials_behind_them_went() -> None:
     table = table_of({"native": [1.0, 2, 3, 4], "docker": [1.5, None, 3, 4]}, workload="web", scenario="users=1000")
     other = table_of({"native": [None]}, workload="web", scenario="users=9")
     table = pd.concat([table.assign(attempt=[0] * 7 + [1]), other], ignore_index=True)
-    view = make_view(*WEB, tiers=letters("a", "a", "a", "a"), contrasts=contrasts_frame({}), table=table, order="williams")
+    frames = {"tiers": letters("a", "a", "a", "a"), "contrasts": contrasts_frame({}), "table": table}
+    view = make_view(*WEB, **frames, order="williams")
     for draw in (forest, tiers):
         told = draw(view).caption
         assert "ordered by Williams squares" in told

@@ -24,7 +24,8 @@ KATA = ("containerd-kata", "crio-kata")
 @pytest.fixture(scope="module")
 def forty(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
     """Kata runs for real, and CRI-O has no room for 40 pods."""
-    return results_in(tmp_path_factory.mktemp("forty"), write_session, profile="forty", not_run={}, fits={"crio-runc": 31})
+    how = {"profile": "forty", "not_run": {}, "fits": {"crio-runc": 31}}
+    return results_in(tmp_path_factory.mktemp("forty"), write_session, **how)
 
 
 @pytest.fixture(scope="module")

@@ -76,15 +76,15 @@ def test_a_faster_system_that_hangs_in_a_tenth_of_its_trials_is_never_called_fas
     assert lost in results.sentence(row)
     shown = tables.contrasts_table(found)
     assert lost in shown.loc[0, "reason"]
-    assert "3 timeout" in " ".join(tables.results_table(estimates(table), found, diagnostics(table)).iloc[0].astype(str))
+    whole_row = tables.results_table(estimates(table), found, diagnostics(table)).iloc[0]
+    assert "3 timeout" in " ".join(whole_row.astype(str))
     for width_mm in (174, 85):
         texts = [text.get_text() for text in forest(make_view(contrasts=found, width_mm=width_mm)).figure.findobj(Text)]
         assert f"{tables.ruled_out_label(row)} ‡" in texts
         assert f"default docker: {lost}" in " ".join(" ".join(texts).split())
     assert "‡: with lost trials" in forest(make_view(contrasts=found)).caption
-    drawn = figures.tiers(make_view("sysbench-cpu", "events_per_s", tiers=tiers(table), contrasts=found)).figure.findobj(
-        Text
-    )
+    view = make_view("sysbench-cpu", "events_per_s", tiers=tiers(table), contrasts=found)
+    drawn = figures.tiers(view).figure.findobj(Text)
     assert f"default docker: {lost}" in " ".join(" ".join(text.get_text() for text in drawn).split())
     whole = contrasts(table_of(values), "native", {"": 0.02})
     assert "‡" not in forest(make_view(contrasts=whole)).caption + "".join(
