@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -170,10 +170,21 @@ def table_of(
     return check(pd.DataFrame(rows, columns=list(COLUMNS)).astype(DTYPES))
 
 
+def lose(table: pd.DataFrame, rows: pd.Series, state: str) -> None:
+    """Leave the trials of these rows without a value, in another state."""
+    table.loc[rows, ["metric", "value", "unit", "better"]] = [None, np.nan, None, None]
+    table.loc[rows, ["state", "reason"]] = [state, "interrupted"]
+
+
 def results_of(session: Path, out: Path) -> results.Results:
     """Return the results of the session in a folder, whose figures and tables go to `out`."""
     found = session_data.open_session(session)
     return results.results(found.data, found.table, found.missing, out)
+
+
+def results_in(folder: Path, write: Callable[..., Path] = write_session, **how: Any) -> results.Results:
+    """Return the results of a session that is written to a folder; figures and tables go to another one in it."""
+    return results_of(write(folder / "s", **how), folder / "out")
 
 
 def read_table(path: Path) -> pd.DataFrame:

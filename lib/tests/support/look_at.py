@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from infrabench.analysis.figures import COLUMN_MM, PAGE_MM, overhang_mm
+from infrabench.analysis.figures import COLUMN_MM, PAGE_MM, View, overhang_mm
 from infrabench.analysis.figures.theme import MM
+from infrabench.stats import diagnostics
+from tests.support.analysis_fixtures import table_of
 
-__all__ = ["check_paper", "marked", "overhang_mm", "smallest_axes_mm", "texts"]
+__all__ = ["check_paper", "make_view", "marked", "overhang_mm", "smallest_axes_mm", "texts"]
 
 
 def texts(figure: Figure) -> str:
@@ -38,3 +43,14 @@ def marked(axes: Axes, *markers: str) -> np.ndarray:
     lines = [line for line in axes.lines if line.get_marker() in markers]
     points = [np.column_stack([np.atleast_1d(d).astype(float) for d in line.get_data()]) for line in lines]
     return np.concatenate([p for p in points if len(p)]) if points else np.empty((0, 2))
+
+
+def make_view(workload: str = "", metric: str = "", scenario: str = "", **given: Any) -> View:
+    """Return a view of these frames, of a session of all systems in them: the baseline first, the others by name."""
+    frames = [frame for frame in given.values() if isinstance(frame, pd.DataFrame)]
+    first = [name for frame in frames if "baseline" in frame for name in frame["baseline"].dropna()]
+    others = sorted({name for frame in frames for name in frame["system"]})
+    systems = given.pop("systems", list(dict.fromkeys([*first, *others])))
+    table = table_of({})
+    empty = {"table": table, "diagnostics": diagnostics(table)}
+    return View(workload, metric, scenario, **empty | {"systems": systems, "every_system": systems} | given)

@@ -70,10 +70,8 @@ class Pattern:
 
 
 def pattern(session: Path) -> Pattern:
-    """Return a session as a pattern; `DesignError` when nothing was measured in it."""
+    """Return a session as a pattern."""
     opened = session_data.open_session(session)
-    if opened.table["value"].notna().sum() == 0:
-        raise DesignError(f"{session} has no measurement: name another session")
     return Pattern(opened, {SESSION: read_file(session, SESSION), **part.provenance_of(session)})
 
 
@@ -82,7 +80,9 @@ def write(root: Path, like: Pattern, rows: int, sites: int = SITES) -> int:
     folders.begin(root)
     count = -(-rows // len(like.session.table))
     for number in range(count):
-        _write_one(root, like, number, sites)
+        table = drawn(like, number, sites)
+        place = tuple(table.iloc[0][list(part.PLACE)])
+        part.store(root.joinpath(*place), place, NAME, table, like.session.missing, like.files)
     return count * len(like.session.table)
 
 
@@ -108,12 +108,6 @@ def drawn(like: Pattern, number: int, sites: int) -> pd.DataFrame:
     shift = shift + rng.normal(0, SPREAD["trial"], len(table))
     named = {"session": f"{NAME}-{number:05d}", "site": f"{NAME}-{site:03d}"}
     return table.assign(**named, value=table["value"] * np.exp(shift))
-
-
-def _write_one(root: Path, like: Pattern, number: int, sites: int) -> None:
-    table = drawn(like, number, sites)
-    place = tuple(table.iloc[0][list(part.PLACE)])
-    part.store(root.joinpath(*place), place, NAME, table, like.session.missing, like.files)
 
 
 class Taken(NamedTuple):

@@ -12,19 +12,15 @@ from infrabench.analysis.tables import Question, matrix_table
 from infrabench.analysis.tidy import missing
 from infrabench.core import DesignError
 from infrabench.notebook import count_matrices
-from tests.support.analysis_fixtures import results_of, table_of, table_rows
+from tests.support.analysis_fixtures import results_in, table_of, table_rows
 from tests.support.storage_fixtures import NO_LOOP, write_session
 
 ZFS = "zfs (user space)"
 
 
-def results(folder: Path, **how: object) -> analysis.Results:
-    return results_of(write_session(folder / "s", **how), folder / "out")  # type: ignore[arg-type]
-
-
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
-    return results(tmp_path_factory.mktemp("quick"))
+    return results_in(tmp_path_factory.mktemp("quick"), write_session)
 
 
 def reanalysed(found: analysis.Results, table: pd.DataFrame) -> analysis.Results:
@@ -60,7 +56,7 @@ def test_both_copies_damaged_is_lost_and_not_fine(quick: analysis.Results, tmp_p
     assert len(told) == 6
     assert told[0] == f"- a disk lost, {ZFS}: in 3 of 3 trials every file came back as it was written."
     assert told[-1] == "- both copies damaged, ceph: in 3 of 3 trials files were lost, and reading them said so."
-    wrong = count_matrices.outcomes(results(tmp_path, wrong=True)).text.splitlines()
+    wrong = count_matrices.outcomes(results_in(tmp_path, write_session, wrong=True)).text.splitlines()
     assert wrong[:-1] == told[:-1]
     assert wrong[-1].endswith("ceph: in 3 of 3 trials files were read with another content and without an error.")
 
@@ -106,15 +102,16 @@ def test_as_many_unsteady_trials_as_are_allowed_are_not_too_many(
 
 
 def test_what_was_not_run_is_said(tmp_path: Path) -> None:
-    found = results(tmp_path / "a", not_run={"ceph": NO_LOOP}, profile="smoke")
+    found = results_in(tmp_path / "a", write_session, not_run={"ceph": NO_LOOP}, profile="smoke")
     assert count_matrices.outcomes(found).text.endswith(f"- ceph: not run: {NO_LOOP}.")
     assert count_matrices.settled(found).text.endswith(f"- ceph: not run: {NO_LOOP}.")
     assert "ceph" not in count_matrices.matrix(found).text
-    failed = results(tmp_path / "b", failed=[("zfs", "integrity")], profile="smoke")
+    failed = results_in(tmp_path / "b", write_session, failed=[("zfs", "integrity")], profile="smoke")
     told = rows(count_matrices.matrix(failed))
     assert told["a disk lost", "valid trials"][ZFS] == "0 of 2"
     assert told["a disk lost", "files with the right hash after"][ZFS] == "no valid trial"
-    both = results(tmp_path / "c", failed=[("zfs", "integrity"), ("ceph", "integrity")], profile="smoke")
+    gone = [("zfs", "integrity"), ("ceph", "integrity")]
+    both = results_in(tmp_path / "c", write_session, failed=gone, profile="smoke")
     for told_of in (count_matrices.matrix, count_matrices.outcomes):
         assert told_of(both).text == "integrity: there is no valid trial in this session."
     rest = both.table[both.table["workload"] != "integrity"].reset_index(drop=True)

@@ -9,21 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from infrabench.analysis.tables.notation import (
-    axis_label,
-    chance,
-    decimals,
-    estimate,
-    html_table,
-    interval,
-    metric_title,
-    number,
-    on_screen,
-    p_value,
-    png_width_mm,
-    scale,
-    short,
-)
+from infrabench.analysis.tables import notation
 from infrabench.core import UNITS
 
 
@@ -49,15 +35,15 @@ from infrabench.core import UNITS
     ],
 )
 def test_scale(values: list[float], unit: str, factor: float, shown: str) -> None:
-    found = scale(values, unit)
+    found = notation.scale(values, unit)
     assert found.factor == pytest.approx(factor)
     assert found.unit == shown
 
 
 def test_scale_spells_the_prefix_out() -> None:
-    assert scale([2e6], "B/s").note == "1 MB/s = 10⁶ B/s"
-    assert scale([2e-10], "s/B").note == "1 s/GB = 10⁻⁹ s/B"
-    assert all(scale([123.0], unit).unit for unit in UNITS)
+    assert notation.scale([2e6], "B/s").note == "1 MB/s = 10⁶ B/s"
+    assert notation.scale([2e-10], "s/B").note == "1 s/GB = 10⁻⁹ s/B"
+    assert all(notation.scale([123.0], unit).unit for unit in UNITS)
 
 
 @pytest.mark.parametrize(
@@ -73,16 +59,16 @@ def test_scale_spells_the_prefix_out() -> None:
     ],
 )
 def test_interval_ends_have_two_significant_digits_of_the_half_width(low: float, high: float, text: str) -> None:
-    assert interval(low, high) == text
+    assert notation.interval(low, high) == text
 
 
 @given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e6))
 def test_rounding_moves_an_end_by_at_most_a_twentieth_of_the_half_width(middle: float, half: float) -> None:
-    places = decimals(middle - half, middle + half)
+    places = notation.decimals(middle - half, middle + half)
     if places is None:
         return
     actual = ((middle + half) - (middle - half)) / 2
-    assert abs(float(number(middle, places)) - middle) <= 0.051 * actual + 1e-9 * abs(middle)
+    assert abs(float(notation.number(middle, places)) - middle) <= 0.051 * actual + 1e-9 * abs(middle)
 
 
 @pytest.mark.parametrize(
@@ -95,56 +81,59 @@ def test_rounding_moves_an_end_by_at_most_a_twentieth_of_the_half_width(middle: 
     ],
 )
 def test_an_interval_without_an_upper_end(value: float, low: float, null: float | None, texts: tuple) -> None:
-    assert estimate(value, low, np.inf, null) == texts
+    assert notation.estimate(value, low, np.inf, null) == texts
 
 
 def test_numbers_without_an_interval_have_four_digits() -> None:
-    assert [number(v) for v in (0.0, 123456.0, 0.0012345678, 2.5, -7.0)] == [
+    assert [notation.number(v) for v in (0.0, 123456.0, 0.0012345678, 2.5, -7.0)] == [
         *("0", "123500", "0.001235", "2.500", "-7"),
     ]
-    assert number(float("nan")) == "n/a"
-    assert [p_value(p) for p in (0.04321, 1e-9, float("nan"), 0.0499889)] == ["0.043", "< 0.0001", "n/a", "0.04999"]
+    assert notation.number(float("nan")) == "n/a"
+    values = (0.04321, 1e-9, float("nan"), 0.0499889)
+    assert [notation.p_value(p) for p in values] == ["0.043", "< 0.0001", "n/a", "0.04999"]
 
 
 def test_an_estimate_goes_to_the_place_of_its_interval() -> None:
-    assert estimate(100.0314, 98.27, 101.79) == ("100.0", "[98.3, 101.8]")
-    assert estimate(104_321.0, 102_820.0, 105_822.0) == ("104300", "[102800, 105800]")
-    assert estimate(1.5, float("nan"), float("nan")) == ("1.500", "n/a")
+    assert notation.estimate(100.0314, 98.27, 101.79) == ("100.0", "[98.3, 101.8]")
+    assert notation.estimate(104_321.0, 102_820.0, 105_822.0) == ("104300", "[102800, 105800]")
+    assert notation.estimate(1.5, float("nan"), float("nan")) == ("1.500", "n/a")
 
 
 def test_diagnostics_are_short() -> None:
     values = (0.0, 3.0, -0.126, 0.0123, 12.3456, 100.0, 2e-7, float("nan"))
-    assert [short(v) for v in values] == ["0", "3", "-0.13", "0.012", "12.35", "100", "2e-07", "n/a"]
-    assert [chance(p) for p in (0.0, 0.0004, 0.62345, 1.0, float("nan"))] == ["< 0.1", "< 0.1", "62.3", "100", "n/a"]
+    assert [notation.short(v) for v in values] == ["0", "3", "-0.13", "0.012", "12.35", "100", "2e-07", "n/a"]
+    values = (0.0, 0.0004, 0.62345, 1.0, float("nan"))
+    assert [notation.chance(p) for p in values] == ["< 0.1", "< 0.1", "62.3", "100", "n/a"]
 
 
 def test_an_end_never_rounds_onto_no_effect() -> None:
-    assert interval(0.98781, 0.999998, null=1) == "[0.987810, 0.999998]"
-    assert interval(0.98781, 0.999998) == "[0.9878, 1.0000]"
-    assert interval(-0.0612, 0.00002, null=0) == "[-0.06120, 0.00002]"
-    assert interval(0.9742567286, 1.001833226, null=1) == "[0.974, 1.002]"
-    assert interval(0.0, 2.0, null=0) == "[0.0, 2.0]"
+    assert notation.interval(0.98781, 0.999998, null=1) == "[0.987810, 0.999998]"
+    assert notation.interval(0.98781, 0.999998) == "[0.9878, 1.0000]"
+    assert notation.interval(-0.0612, 0.00002, null=0) == "[-0.06120, 0.00002]"
+    assert notation.interval(0.9742567286, 1.001833226, null=1) == "[0.974, 1.002]"
+    assert notation.interval(0.0, 2.0, null=0) == "[0.0, 2.0]"
 
 
 def test_titles() -> None:
-    assert metric_title("cpu_s_per_B") == "CPU time per byte"
-    assert metric_title("cpu_percent") == "CPU busy"
-    assert [metric_title(m) for m in ("read_B_per_s", "latency_p99_s", "total_s", "failed_requests")] == [
+    assert notation.metric_title("cpu_s_per_B") == "CPU time per byte"
+    assert notation.metric_title("cpu_percent") == "CPU busy"
+    assert [notation.metric_title(m) for m in ("read_B_per_s", "latency_p99_s", "total_s", "failed_requests")] == [
         *("read", "latency p99", "total time", "failed requests"),
     ]
-    assert axis_label("read_B_per_s", scale([2e6], "B/s"), "higher") == "Read (MB/s), higher is better"
-    assert axis_label("failed_requests", scale([2], "1"), "lower") == "Failed requests, lower is better"
+    megabytes, plain = notation.scale([2e6], "B/s"), notation.scale([2], "1")
+    assert notation.axis_label("read_B_per_s", megabytes, "higher") == "Read (MB/s), higher is better"
+    assert notation.axis_label("failed_requests", plain, "lower") == "Failed requests, lower is better"
 
 
 def test_words_stand_to_the_left_and_numbers_to_the_right_and_nothing_is_markup() -> None:
-    made = html_table(pd.DataFrame({"system": ["<b>"], "n": [3]}))
+    made = notation.html_table(pd.DataFrame({"system": ["<b>"], "n": [3]}))
     assert '<td style="text-align:left;vertical-align:top">&lt;b&gt;</td>' in made
     assert '<td style="text-align:right;vertical-align:top;white-space:nowrap">3</td>' in made
-    assert "text-align:right" not in html_table(pd.DataFrame({"n": [3]}), words=True)
+    assert "text-align:right" not in notation.html_table(pd.DataFrame({"n": [3]}), words=True)
 
 
 def test_a_long_table_is_a_window_whose_headings_stay() -> None:
-    short, long = (html_table(pd.DataFrame({"mean": ["1 [0, 2]"] * rows})) for rows in (24, 25))
+    short, long = (notation.html_table(pd.DataFrame({"mean": ["1 [0, 2]"] * rows})) for rows in (24, 25))
     assert "max-height" not in short
     assert "sticky" not in short
     assert long.startswith('<div style="max-height:36em;overflow:auto"><table')
@@ -156,6 +145,6 @@ def test_a_figure_is_as_wide_on_screen_as_its_width_in_print_asks_for() -> None:
     drawn = io.BytesIO()
     figure = Figure(figsize=(85 / 25.4, 1))
     figure.savefig(drawn, format="png", dpi=300)
-    assert png_width_mm(drawn.getvalue()) == pytest.approx(85, abs=0.2)
-    assert on_screen(85) == 434
-    assert png_width_mm(b"\x89PNG\r\n\x1a\n" + b"\0" * 20) is None
+    assert notation.png_width_mm(drawn.getvalue()) == pytest.approx(85, abs=0.2)
+    assert notation.on_screen(85) == 434
+    assert notation.png_width_mm(b"\x89PNG\r\n\x1a\n" + b"\0" * 20) is None

@@ -30,7 +30,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 @pytest.mark.parametrize("kind", FIGURES)
-def test_every_figure_is_drawn_with_other_systems_names_and_words(kind: str, found: Results, tmp_path: Path) -> None:
+def test_every_figure_is_drawn_with_other_systems_words_and_widths(kind: str, found: Results, tmp_path: Path) -> None:
     path = tmp_path / "paper/one.svg"
     words = {"higher is better": "lebih tinggi lebih baik", "n = ": "N = "}
     shown = ib.figure(
@@ -49,11 +49,7 @@ def test_every_figure_is_drawn_with_other_systems_names_and_words(kind: str, fou
         assert f"<!-- {name}" not in drawn, name
     if kind in ("forest", "points", "curves"):
         assert "Ratio to bare" in drawn.replace("\n", " ")
-
-
-@pytest.mark.parametrize("kind", FIGURES)
-def test_every_figure_has_the_width_of_a_column_too(kind: str, found: Results, tmp_path: Path) -> None:
-    ib.figure(found, kind, *CASES[kind], systems=found.systems, width="column", path=tmp_path / "a.pdf")
+    ib.figure(found, kind, *CASES[kind], width="column", path=tmp_path / "a.pdf")
     assert page_mm(tmp_path / "a.pdf")[0] == pytest.approx(COLUMN_MM, abs=1e-3)
 
 

@@ -16,7 +16,7 @@ from infrabench.experiment.design.design import Design
 from infrabench.experiment.provenance import labels
 from infrabench.ledger.records import read_session
 from infrabench.notebook import api, session_figures, session_tables
-from tests.support.analysis_fixtures import CASES, write_session
+from tests.support.analysis_fixtures import CASES, results_of, write_session
 
 NAME = "lxc (emulated)"
 ABSENT = {"system": "lxc", "workload": "fio", "scenario": "default", "reason": "no such disk"}
@@ -49,8 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def found(folder: Path) -> results.Results:
-    session = session_data.open_session(folder)
-    return results.results(session.data, session.table, session.missing, folder / "out")
+    return results_of(folder, folder / "out")
 
 
 def test_a_system_that_was_emulated_once_is_called_so(folder: Path) -> None:
@@ -83,17 +82,13 @@ def test_what_a_system_must_not_be_shown_without_is_in_its_name(
 
 def test_a_system_that_was_not_keeps_its_name(folder: Path, tmp_path: Path) -> None:
     plain = write_session(tmp_path / "s", blocks=1, faults=False)
-    (plain / "session.json").write_text(json.dumps(read_session_of(plain) | {"parameters": {}}))
+    (plain / "session.json").write_text(json.dumps(read_session(plain) | {"parameters": {}}))
     assert labels.of(plain) == {}
     said(plain, "deployments.json", emulated=False)
     session = session_data.open_session(plain)
     assert labels.of(plain) == {}
     assert session.table.equals(tidy(plain))
-    assert session.data == read_session_of(plain)
-
-
-def read_session_of(folder: Path) -> dict:
-    return json.loads((folder / "session.json").read_text())
+    assert session.data == read_session(plain)
 
 
 @pytest.mark.parametrize(

@@ -11,27 +11,23 @@ from infrabench.analysis import layers
 from infrabench.analysis import results as analysis
 from infrabench.core import DesignError
 from infrabench.notebook import sections, session_figures
-from tests.support.analysis_fixtures import NOTHING_MISSING, results_of
+from tests.support.analysis_fixtures import NOTHING_MISSING, lose, results_in
 from tests.support.runtimes_fixtures import NO_KATA, write_session
 
 EMULATED = ("containerd-kata", "crio-kata")
 
 
-def results(folder: Path, **how: object) -> analysis.Results:
-    return results_of(write_session(folder / "s", **how), folder / "out")  # type: ignore[arg-type]
-
-
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
-    return results(tmp_path_factory.mktemp("quick"))
+    return results_in(tmp_path_factory.mktemp("quick"), write_session)
 
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
     """All seven pairs; Kata emulated, and under CRI-O with room for ten pods only."""
     every = ["containerd-runc", "crio-runc", "containerd-crun", "crio-crun", "containerd-runsc", *EMULATED]
-    where = tmp_path_factory.mktemp("wide")
-    return results(where, systems=every, not_run={}, emulated=EMULATED, fits={"containerd-kata": 10, "crio-kata": 10})
+    how = {"systems": every, "not_run": {}, "emulated": EMULATED, "fits": dict.fromkeys(EMULATED, 10)}
+    return results_in(tmp_path_factory.mktemp("wide"), write_session, **how)
 
 
 @pytest.mark.parametrize(("layer", "holds"), [("high", "-runc"), ("low", "containerd-")])
@@ -73,19 +69,24 @@ def test_the_layers_add_up_where_the_ratio_is_the_same_above_every_low_one(wide:
     assert cells == {"runc", "crun", "kata (emulated)"}
 
 
+def doubled(found: analysis.Results) -> analysis.Results:
+    """Return a session in which crun takes twice as long to make pods ready under CRI-O."""
+    mine = found.table["system"].eq("crio-crun") & found.table["metric"].eq("all_ready_s")
+    return replace(found, table=found.table.assign(value=found.table["value"].where(~mine, 2 * found.table["value"])))
+
+
 def test_a_part_that_is_not_the_sum_is_found(wide: analysis.Results) -> None:
-    mine = wide.table["system"].eq("crio-crun") & wide.table["metric"].eq("all_ready_s")
-    slow = replace(wide, table=wide.table.assign(value=wide.table["value"].where(~mine, 2 * wide.table["value"])))
     p = {
         name: layers.join_layers(found).interactions.set_index(["workload", "metric"])["p_adjusted"]
-        for name, found in (("sum", wide), ("slow", slow))
+        for name, found in (("sum", wide), ("slow", doubled(wide)))
     }
     key = ("pods-startup, 20 pods", "all_ready_s")
     assert p["slow"][key] < 0.001 < p["sum"][key]
 
 
 def test_layers_that_share_one_low_level_runtime_cannot_be_asked(tmp_path: Path) -> None:
-    found = results(tmp_path, systems=["containerd-runc", "crio-runc", "containerd-runsc"], not_run={})
+    systems = ["containerd-runc", "crio-runc", "containerd-runsc"]
+    found = results_in(tmp_path, write_session, systems=systems, not_run={})
     told = analysis.table(layers.join_layers(found), "interactions").text
     assert told == "There is nothing for the table of interactions in this session."
 
@@ -101,10 +102,8 @@ def test_a_low_layer_is_set_beside_the_baselines_within_every_high_one(wide: ana
 
 
 def test_what_layers_do_to_each_other_is_a_ratio_of_ratios_with_its_interval(wide: analysis.Results) -> None:
-    mine = wide.table["system"].eq("crio-crun") & wide.table["metric"].eq("all_ready_s")
-    slow = replace(wide, table=wide.table.assign(value=wide.table["value"].where(~mine, 2 * wide.table["value"])))
     cell = ("pods-startup", "crio / containerd, 10 pods", "all_ready_s", "crun")
-    for found, truth in ((wide, 1.06 / 0.95 / 1.12), (slow, 2 * 1.06 / 0.95 / 1.12)):
+    for found, truth in ((wide, 1.06 / 0.95 / 1.12), (doubled(wide), 2 * 1.06 / 0.95 / 1.12)):
         crossed = layers.cross_layers(found)
         row = crossed.contrasts.set_index(["workload", "scenario", "metric", "system"]).loc[cell]
         assert row["ratio_low"] < truth < row["ratio_high"]
@@ -115,12 +114,9 @@ def test_what_layers_do_to_each_other_is_a_ratio_of_ratios_with_its_interval(wid
 def test_a_lost_trial_is_lost_to_every_ratio_that_it_was_part_of(wide: analysis.Results) -> None:
     gone = wide.table["system"].eq("containerd-crun") & wide.table["workload"].eq("pods-pi") & wide.table["block"].gt(2)
     first = gone & ~wide.table[gone].duplicated("trial").reindex(wide.table.index, fill_value=True)
-    table = wide.table.assign(
-        state=wide.table["state"].where(~gone, "failed"), value=wide.table["value"].where(~gone),
-        metric=wide.table["metric"].where(~gone), unit=wide.table["unit"].where(~gone),
-        better=wide.table["better"].where(~gone),
-    )[~gone | first]  # fmt: skip
-    crossed = layers.cross_layers(replace(wide, table=table))
+    table = wide.table.copy()
+    lose(table, gone, "failed")
+    crossed = layers.cross_layers(replace(wide, table=table[~gone | first]))
     rows = crossed.contrasts[(crossed.contrasts["workload"] == "pods-pi") & (crossed.contrasts["system"] == "crun")]
     assert rows["reason"].str.contains("3 of 6 failed").all()
     assert rows["verdict"].eq("not comparable").all()

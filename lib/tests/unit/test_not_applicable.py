@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pandas as pd
@@ -17,7 +16,7 @@ from infrabench.experiment.provenance import comparability
 from infrabench.ledger import records
 from infrabench.notebook import api, session_figures, session_tables
 from infrabench.stats import contrasts, interactions, omnibus, stopping, tiers, trends
-from tests.support.analysis_fixtures import write_session
+from tests.support.analysis_fixtures import lose, write_session
 from tests.support.fakes import PLUGINS, fake_site, interrupt_session
 from tests.support.fakes import run_session as run
 
@@ -158,17 +157,13 @@ def found(tmp_path_factory):
         ("native", "ftp", "size=16MiB", "it has no server"),
         *((name, "fio", "default", "no such disk") for name in ("native", "docker", "lxc")),
     ]
-    data = records_of(source)
+    data = records.read_session(source)
     keys = ("system", "workload", "scenario", "reason")
     data["not_applicable"] = [dict(zip(keys, each, strict=True)) for each in absent]
     table = tidy(source)
     gone = pd.MultiIndex.from_tuples([each[:3] for each in absent])
     table = table[~pd.MultiIndex.from_frame(table[["system", "workload", "scenario"]]).isin(gone)]
     return results.results(data, table.reset_index(drop=True), missing(source), folder / "out")
-
-
-def records_of(folder):
-    return json.loads((folder / "session.json").read_text())
 
 
 def test_there_is_no_contrast_of_a_cell_that_does_not_apply(found):
@@ -182,10 +177,7 @@ def test_there_is_no_contrast_of_a_cell_that_does_not_apply(found):
 
 def test_a_system_that_was_tried_and_failed_keeps_its_contrast(found):
     failed = found.table.copy()
-    mine = (failed["workload"] == "mail") & (failed["system"] == "lxc")
-    failed.loc[mine, ["metric", "unit", "better"]] = None
-    failed.loc[mine, "value"] = float("nan")
-    failed.loc[mine, "state"] = "failed"
+    lose(failed, (failed["workload"] == "mail") & (failed["system"] == "lxc"), "failed")
     rows = contrasts(failed, "native", {"": 0.02})
     rows = rows[rows["workload"] == "mail"]
     assert rows[["system", "reason"]].to_numpy().tolist() == [["lxc", "no ok trial of lxc"]]

@@ -7,21 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from infrabench.analysis import tables
 from infrabench.analysis.published.comparison import against
-from infrabench.analysis.tables import (
-    against_table,
-    contrasts_table,
-    diagnostics_table,
-    estimates_table,
-    latex,
-    markdown,
-    omnibus_table,
-    planning_table,
-    ratios_table,
-    results_table,
-    save,
-    tiers_table,
-)
 from infrabench.analysis.tidy import missing, tidy
 from infrabench.stats import contrasts, diagnostics, estimates
 from infrabench.stats.multiplicity import tiers
@@ -39,7 +26,7 @@ def frames(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, pd.D
 
 
 def test_rounding_of_the_reference_data() -> None:
-    rows = estimates_table(estimates(table_of(DATA_A))).set_index("system")
+    rows = tables.estimates_table(estimates(table_of(DATA_A))).set_index("system")
     assert rows.loc["lxc", "mean"] == "100.80"
     assert rows.loc["lxc", "mean 95 % CI"] == "[100.22, 101.38]"
     row = rows.loc["native"]
@@ -47,7 +34,7 @@ def test_rounding_of_the_reference_data() -> None:
     assert row["mean 95 % CI"] == "[100.31, 102.18]"
     assert row["median 95 % CI (level)"] == "[99.4, 102.5] (97.9 %)"
     assert row["CoV %"] == "1.29"
-    ratio = contrasts_table(contrasts(table_of(DATA_A), "native", {"": 0.02})).set_index("system").loc["docker"]
+    ratio = tables.contrasts_table(contrasts(table_of(DATA_A), "native", {"": 0.02})).set_index("system").loc["docker"]
     assert (ratio["ratio"], ratio["ratio 95 % CI"]) == ("0.988", "[0.974, 1.002]")
     assert (ratio["overhead %"], ratio["overhead 95 % CI"]) == ("1.2", "[-0.2, 2.6]")
     assert (ratio["difference"], ratio["difference 95 % CI"]) == ("-1.2", "[-2.6, 0.2]")
@@ -56,7 +43,7 @@ def test_rounding_of_the_reference_data() -> None:
 
 
 def test_estimates_are_scaled_and_count_what_is_absent(frames: tuple) -> None:
-    shown = estimates_table(frames[1])
+    shown = tables.estimates_table(frames[1])
     assert len(shown) == len(frames[1])
     stream = shown[(shown["workload"] == "stream") & (shown["system"] == "docker")]
     assert list(stream["metric"]) == ["copy (GB/s)", "triad (GB/s)"]
@@ -73,15 +60,15 @@ def test_estimates_are_scaled_and_count_what_is_absent(frames: tuple) -> None:
 
 def test_a_case_that_never_succeeded_is_in_the_tables() -> None:
     dead = table_of({"native": [None, None], "docker": [None, None]})
-    shown = estimates_table(estimates(dead))
+    shown = tables.estimates_table(estimates(dead))
     assert list(shown["metric"]) == ["no metric"] * 2
     assert list(shown["no value"]) == ["2 failed"] * 2
-    assert len(contrasts_table(contrasts(dead, "native", {"": 0.02}))) == 0
+    assert len(tables.contrasts_table(contrasts(dead, "native", {"": 0.02}))) == 0
 
 
 def test_full_table_has_every_cell_once_and_no_ratio_for_the_baseline(frames: tuple) -> None:
     table, cells, ratios = frames
-    full = results_table(cells, ratios, diagnostics(table))
+    full = tables.results_table(cells, ratios, diagnostics(table))
     assert len(full) == len(cells)
     assert (full.loc[full["system"] == "native", "verdict"] == "").all()
     assert (full.loc[full["system"] != "native", "verdict"] != "").all()
@@ -90,8 +77,8 @@ def test_full_table_has_every_cell_once_and_no_ratio_for_the_baseline(frames: tu
 
 
 def test_three_formats_hold_the_same_cells_and_the_csv_the_whole_table(frames: tuple, tmp_path: Path) -> None:
-    shown, every = (contrasts_table(frames[2], every=whole).head(6) for whole in (False, True))
-    paths = save(shown, tmp_path / "t", "ratios", caption="Ratios & more, 95 %.", whole=every)
+    shown, every = (tables.contrasts_table(frames[2], every=whole).head(6) for whole in (False, True))
+    paths = tables.save(shown, tmp_path / "t", "ratios", caption="Ratios & more, 95 %.", whole=every)
     assert [path.name for path in paths] == ["ratios.md", "ratios.csv", "ratios.tex"]
     with paths[1].open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
@@ -110,15 +97,15 @@ def test_three_formats_hold_the_same_cells_and_the_csv_the_whole_table(frames: t
 
 def test_special_signs_are_escaped() -> None:
     table = pd.DataFrame({"metric": ["a_b & 5 % | #1"], "p": ["< 0.0001"], "unit": ["10⁻⁶ µs^~{}\\"]})
-    assert latex(table).splitlines()[4] == (
+    assert tables.latex(table).splitlines()[4] == (
         r"a\_b \& 5 \% \textbar{} \#1 & $<$ 0.0001 & 10$^{-6}$ \textmu{}s\textasciicircum{}"
         r"\textasciitilde{}\{\}\textbackslash{} \\"
     )
-    assert markdown(table).splitlines()[2].startswith(r"| a_b & 5 % \| #1 | < 0.0001 |")
+    assert tables.markdown(table).splitlines()[2].startswith(r"| a_b & 5 % \| #1 | < 0.0001 |")
 
 
 def test_published_table(frames: tuple) -> None:
-    shown = against_table(against(frames[2]))
+    shown = tables.against_table(against(frames[2]))
     cpu = shown[(shown["workload"] == "sysbench-cpu") & (shown["system"] == "docker")].iloc[0]
     assert cpu["published ratio"] == "0.9973"
     web = shown[(shown["metric"] == "total_s") & (shown["workload"] == "web") & (shown["system"] == "docker")]
@@ -126,7 +113,7 @@ def test_published_table(frames: tuple) -> None:
 
 
 def test_contrasts_come_in_the_order_of_importance_with_p_last() -> None:
-    shown = contrasts_table(verdicts())
+    shown = tables.contrasts_table(verdicts())
     names = list(shown.columns)
     wanted = ["ratio", "difference", "paired d", "worse in % of pairs", "verdict", "ratio 90 % CI", "p", "p adjusted"]
     wanted += ["p equivalence", "p equivalence adjusted", "p signed-rank"]
@@ -138,7 +125,7 @@ def test_contrasts_come_in_the_order_of_importance_with_p_last() -> None:
     assert (row["detectable %"], row["power of equivalence %"]) == ("1.9", "62")
     assert (row["ratio 90 % CI"], row["p equivalence adjusted"]) == ("[0.963, 0.987]", "0.9")
     assert "ratio of medians (approximate)" not in names
-    every = contrasts_table(verdicts(), every=True)
+    every = tables.contrasts_table(verdicts(), every=True)
     assert set(names) < set(every.columns)
     assert every.iloc[0]["ratio of medians (approximate) 95 % CI"] == "[0.958, 0.991]"
     assert every.iloc[0]["Hodges-Lehmann shift"] == "-190"
@@ -149,7 +136,7 @@ def test_each_p_stands_under_its_own_heading() -> None:
                 "p_equivalence_adjusted": "p equivalence adjusted", "p_signed_rank": "p signed-rank",
                 "p_sign_flip": "p sign-flip"}  # fmt: skip
     values = {name: 0.001 * (place + 1) for place, name in enumerate(headings)}
-    row = contrasts_table(contrasts_frame(values)).iloc[0]
+    row = tables.contrasts_table(contrasts_frame(values)).iloc[0]
     assert [float(row[heading]) for heading in headings.values()] == pytest.approx(list(values.values()))
 
 
@@ -163,13 +150,13 @@ def test_each_p_stands_under_its_own_heading() -> None:
     ],
 )
 def test_what_a_verdict_rests_on_is_not_rounded_away(changes: dict[str, float], heading: str, cell: str) -> None:
-    assert contrasts_table(contrasts_frame(changes)).iloc[0][heading] == cell
+    assert tables.contrasts_table(contrasts_frame(changes)).iloc[0][heading] == cell
 
 
 def test_a_verdict_that_hangs_on_flagged_values_is_printed_beside_the_other() -> None:
-    shown = contrasts_table(verdicts())
+    shown = tables.contrasts_table(verdicts())
     assert list(shown["verdict without flagged"]) == ["", "", "", "inconclusive", "", "", ""]
-    assert "verdict without flagged" not in contrasts_table(contrasts_frame({}))
+    assert "verdict without flagged" not in tables.contrasts_table(contrasts_frame({}))
 
 
 def test_a_skewed_or_dependent_cell_gets_its_other_interval() -> None:
@@ -178,24 +165,24 @@ def test_a_skewed_or_dependent_cell_gets_its_other_interval() -> None:
     values["lxc"] = list(100 + np.arange(30) + rng.normal(0, 1, 30))
     table = table_of(values)
     cells, found = estimates(table), diagnostics(table)
-    shown, notes = estimates_table(cells, found).set_index("system"), found.set_index("system")
+    shown, notes = tables.estimates_table(cells, found).set_index("system"), found.set_index("system")
     others = {"bootstrap-t 95 % CI": "skewed", "mean 95 % CI (effective n)": "dependent"}
     for heading, flag in others.items():
         assert (shown[heading] != "").to_dict() == notes["flags"].str.contains(flag).to_dict()
     assert shown.loc["docker", "bootstrap-t 95 % CI"].startswith("[")
     assert shown.loc["lxc", "mean 95 % CI (effective n)"].endswith(f"({notes.loc['lxc', 'n_eff']:.1f})")
-    assert not set(others) & set(estimates_table(cells[cells["system"] == "native"], found).columns)
-    every = estimates_table(cells, every=True)
+    assert not set(others) & set(tables.estimates_table(cells[cells["system"] == "native"], found).columns)
+    every = tables.estimates_table(cells, every=True)
     assert {"geometric mean 95 % CI", "pseudo-median 95 % CI", "bootstrap-t 95 % CI"} <= set(every.columns)
     assert "geometric mean" not in shown.columns
 
 
 def test_omnibus_and_tiers_of_the_reference_data() -> None:
-    row = omnibus_table(omnibus(table_of(DATA_A))).iloc[0]
+    row = tables.omnibus_table(omnibus(table_of(DATA_A))).iloc[0]
     assert (row["Friedman χ²"], row["p (χ²)"]) == ("14.28", "0.0025")
     assert (row["F"], row["df"], row["p"]) == ("8.18", "3, 27", "0.0005")
     assert (row["systems"], row["n"], row["critical distance of mean ranks"]) == ("4", "10 blocks", "1.48")
-    letters = tiers_table(tiers(table_of(DATA_A))).iloc[0]
+    letters = tables.tiers_table(tiers(table_of(DATA_A))).iloc[0]
     assert set(letters.index) == {"workload", "scenario", "metric", *DATA_A}
     assert not set(letters["lxc"]) & set(letters["lxd"])  # the one pair that Holm separates
     assert set(letters["native"]) & set(letters["docker"])
@@ -203,7 +190,7 @@ def test_omnibus_and_tiers_of_the_reference_data() -> None:
 
 def test_diagnostics_have_a_row_for_each_cell_and_the_numbers_of_the_frame() -> None:
     found = diagnostics(table_of(DATA_A))
-    shown = diagnostics_table(found)
+    shown = tables.diagnostics_table(found)
     assert len(shown) == 4
     at = list(found["system"]).index("docker")
     assert shown.loc[at, "r1"] == f"{found.loc[at, 'lag1']:.2f}".rstrip("0")
@@ -213,7 +200,7 @@ def test_diagnostics_have_a_row_for_each_cell_and_the_numbers_of_the_frame() -> 
 
 def test_a_plan_says_aim_n_and_hours() -> None:
     plan = plan_from_pilot(table_of(DATA_A), "native", {"": 0.02}, targets=[0.01], seconds=36.0)
-    shown = planning_table(plan)
+    shown = tables.planning_table(plan)
     assert set(shown["aim"]) == {"mean within ±1 %", "ratio within ±1 %", "no inconclusive verdict at 2 %"}
     row = shown[(shown["system"] == "docker") & (shown["aim"] == "mean within ±1 %")].iloc[0]
     assert row["n"] == "26"
@@ -224,14 +211,14 @@ def test_a_plan_says_aim_n_and_hours() -> None:
 def test_no_row_is_a_table_without_rows() -> None:
     table = table_of({"native": [1.0, 2.0]})
     for shown in (
-        contrasts_table(contrasts_frame().head(0)),
-        ratios_table(contrasts_frame().head(0), ["docker"]),
-        ratios_table(contrasts_frame().head(0), []),
-        omnibus_table(omnibus(table).head(0)),
-        tiers_table(tiers(table).head(0)),
-        diagnostics_table(diagnostics(table).head(0)),
-        estimates_table(estimates(table).head(0)),
+        tables.contrasts_table(contrasts_frame().head(0)),
+        tables.ratios_table(contrasts_frame().head(0), ["docker"]),
+        tables.ratios_table(contrasts_frame().head(0), []),
+        tables.omnibus_table(omnibus(table).head(0)),
+        tables.tiers_table(tiers(table).head(0)),
+        tables.diagnostics_table(diagnostics(table).head(0)),
+        tables.estimates_table(estimates(table).head(0)),
     ):
         assert len(shown) == 0
-        markdown(shown)
-        latex(shown)
+        tables.markdown(shown)
+        tables.latex(shown)

@@ -18,13 +18,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from infrabench.analysis import results, session_data, tables
 from infrabench.analysis.dataset import folder, part
 from infrabench.analysis.dataset.part import SessionPart
-from infrabench.analysis.results import Shown, listed
+from infrabench.analysis.results import Results, Shown, listed
 from infrabench.analysis.tables import notation
 from infrabench.core import InfrabenchError, SchemaError
 from infrabench.experiment.provenance import comparability
@@ -49,13 +47,6 @@ class Group(NamedTuple):
     parts: tuple[SessionPart, ...]
 
 
-class GroupAnalysis(NamedTuple):
-    """What a group says: its ``session.json`` (`session_data.together`), and the frames of `FRAMES` by name."""
-
-    data: dict[str, Any]
-    frames: dict[str, pd.DataFrame]
-
-
 @dataclass(frozen=True)
 class DatasetSurvey:
     """What a data set says: one row per study and site, the contrasts of primary metrics, and where the rest is.
@@ -78,8 +69,8 @@ def groups(parts: Sequence[SessionPart]) -> list[Group]:
     return [Group(study, site, tuple(members)) for (study, site), members in grouped]
 
 
-def analyse_group(group: Group, *, stamped: bool = False) -> GroupAnalysis:
-    """Return the analysis of a group; what it holds at once is one workload, and its answers.
+def analyse_group(group: Group, *, stamped: bool = False) -> Results:
+    """Return the analysis of a group, without its trials; what is held at once is one workload, and the answers.
 
     Raises
     ------
@@ -110,10 +101,9 @@ def analyse_group(group: Group, *, stamped: bool = False) -> GroupAnalysis:
     for workload in sorted({*absent["workload"]}.union(*(each.workloads for each in group.parts))):
         missing = absent[absent["workload"] == workload].reset_index(drop=True)
         found = results.results(data, part.trials(group.parts, workload), missing, Path(), systems=systems)
-        made.append({frame: getattr(found, frame) for frame in FRAMES})
-    return GroupAnalysis(
-        data, {frame: pd.concat([each[frame] for each in made], ignore_index=True) for frame in FRAMES}
-    )
+        made.append({name: getattr(found, name) for name in FRAMES})
+    answers = {name: pd.concat([each[name] for each in made], ignore_index=True) for name in FRAMES}
+    return Results(data, table=pd.DataFrame(), probes=pd.DataFrame(), folder=Path(), **answers)
 
 
 def survey(root: Path, out: Path, *, stamped: bool = False) -> DatasetSurvey:
@@ -127,18 +117,18 @@ def survey(root: Path, out: Path, *, stamped: bool = False) -> DatasetSurvey:
     parts, left_out = folder.parts(root)
     for group in groups(parts):
         try:
-            data, frames = analyse_group(group, stamped=stamped)
+            found = analyse_group(group, stamped=stamped)
         except InfrabenchError as error:
             refused += 1
             rows.append(_count(group, {}, f"not analysed: {error}"))
             continue
-        for name, frame in frames.items():
-            ledger.replace_file(out / "answers" / group.study / group.site / f"{name}.parquet", _bytes(frame))
-        contrasts = frames["contrasts"]
-        metrics = pd.MultiIndex.from_frame(contrasts[["workload", "metric"]])
-        of_primary = contrasts[metrics.isin([tuple(each) for each in data["primary"]])]
+        for name in FRAMES:
+            path = out / "answers" / group.study / group.site / f"{name}.parquet"
+            ledger.replace_file(path, getattr(found, name).to_parquet(index=False, compression="zstd"))
+        of_primary = found.contrasts[results.is_primary(found)]
         primary.append(of_primary.assign(study=group.study, site=group.site))
-        rows.append(_count(group, contrasts["verdict"].value_counts().to_dict(), data.get("stamp") or ""))
+        verdicts = found.contrasts["verdict"].value_counts().to_dict()
+        rows.append(_count(group, verdicts, found.data.get("stamp") or ""))
     every = pd.concat(primary, ignore_index=True) if primary else pd.DataFrame()
     made = DatasetSurvey(pd.DataFrame(rows, columns=list(COUNTED)), every, tuple(left_out), refused, out)
     groups_table(made)
@@ -209,12 +199,6 @@ def _cut(made: DatasetSurvey, name: str, shown: pd.DataFrame, every: pd.DataFram
     some = shown.head(SHOWN).astype("object").fillna("").astype("str")
     told = f"The first {SHOWN} of {len(every)} rows; {name}.csv and {name}.parquet have all." * (len(every) > SHOWN)
     tables.save(some, folder, name, f"{caption} {told}".strip(), whole=every)
-    ledger.replace_file(folder / f"{name}.parquet", _bytes(every))
+    ledger.replace_file(folder / f"{name}.parquet", every.to_parquet(index=False, compression="zstd"))
     page = notation.html_table(some, words=True), tables.markdown(some)
     return Shown(*page) if not told else Shown(f"{page[0]}<p>{told}</p>", f"{page[1]}\n{told}")
-
-
-def _bytes(frame: pd.DataFrame) -> bytes:
-    out = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), out, compression="zstd")
-    return out.getvalue().to_pybytes()

@@ -103,29 +103,20 @@ def level_axis(axes: Axes, levels: np.ndarray, width_mm: float) -> None:
 
 
 def ratio_axis(
-    axis: Axis,
-    contrasts: pd.DataFrame,
-    set_limits: Callable[[float, float], Any],
-    limit: float | None = None,
-    most: int = 7,
-    room_mm: float | None = None,
+    axis: Axis, contrasts: pd.DataFrame, most: int, room_mm: float = STANDING_MM, limit: float | None = None
 ) -> None:
     """Make an axis logarithmic and symmetric about 1, wide enough for every interval and twice the margin.
 
     `most`: ticks; fewer where their numbers would not fit beside each other in `room_mm`, or above each other.
     """
-    stands = axis.axis_name == "y"
-    room_mm = STANDING_MM if stands and room_mm is None else room_mm
-    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     ratios = contrasts[["ratio", "ratio_low", "ratio_high"]].to_numpy(dtype=float).clip(min=1e-6)
     ends = np.abs(np.log(np.where(np.isinf(ratios), np.nan, ratios)))  # of counts an end may be infinite: an arrow
     margin = contrasts["margin"].max()
     reach = max(np.nanmax(ends, initial=0.0) * 1.08, -2 * np.log1p(-margin if np.isfinite(margin) else -0.02))
     reach = np.log(limit) if limit else reach
-    set_limits(float(np.exp(-reach)), float(np.exp(reach)))
-    axis.set_major_locator(
-        ticker.FixedLocator(_ticks(reach, most) if room_mm is None else _fitting(reach, most, room_mm, stands))
-    )
+    limits = (float(np.exp(-reach)), float(np.exp(reach)))
+    axis.axes.set(**{f"{axis.axis_name}scale": "log", f"{axis.axis_name}lim": limits})
+    axis.set_major_locator(ticker.FixedLocator(_fitting(reach, most, room_mm, stands=axis.axis_name == "y")))
     axis.set_minor_locator(ticker.NullLocator())
     axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _tick_text(value)))
 
@@ -159,13 +150,6 @@ def base_row(axes: Axes, margin: float, y: float) -> None:
         axes.add_patch(Rectangle((1 - margin, y - 0.5), 2 * margin, 1, color=theme.BAND, lw=0, zorder=0))
 
 
-def centre_line(axes: Axes, contrasts: pd.DataFrame) -> None:
-    """Draw equality, and the band of every equivalence margin, across an axis of ratios that stands."""
-    axes.axhline(1, color=theme.GREY, lw=0.7, zorder=1)
-    for margin in contrasts["margin"].dropna().unique():
-        axes.axhspan(1 - margin, 1 + margin, color=theme.BAND, lw=0, zorder=0)
-
-
 def mark_rows(
     axes: Axes, lines: Sequence[Line], marks: Mapping[str, theme.SystemStyle],
     remark: Callable[[Any], str] = lambda row: "",
@@ -180,7 +164,7 @@ def mark_rows(
             write(axes, 1.5, y, text, theme.SMALL_PT, color=theme.GREY, style="italic")
 
 
-def _fitting(reach: float, most: int, room_mm: float, stands: bool = False) -> list[float]:
+def _fitting(reach: float, most: int, room_mm: float, *, stands: bool) -> list[float]:
     """Return as many ticks as their numbers leave room for on an axis of this length."""
     for count in range(most, 2, -1):
         ticks = _ticks(reach, count)
@@ -257,7 +241,7 @@ def sheet(
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     figure.text(1 / width_mm, 1.5 / height, "\n".join(broken), fontsize=theme.SMALL_PT, color=theme.GREY, va="bottom")
-    ratio_axis(axes.xaxis, ratios, axes.set_xlim, limit, most=9 if width_mm > theme.WIDE_MM else 5, room_mm=inside)
+    ratio_axis(axes.xaxis, ratios, 9 if width_mm > theme.WIDE_MM else 5, inside, limit)
     axes.set_xlabel(label)
     return figure, axes
 

@@ -15,26 +15,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 from scipy import stats
 
-from infrabench.analysis.figures import theme
-from infrabench.analysis.figures.axes import (
-    TICKS_MM,
-    PlainLog,
-    centre_line,
-    is_wide,
-    level_axis,
-    ratio_axis,
-    ratio_mark,
-)
-from infrabench.analysis.figures.sentences import (
-    BIMODAL,
-    LOST,
-    metric_in,
-    order_sentence,
-    pairs,
-    repeats,
-    span,
-    without_value,
-)
+from infrabench.analysis.figures import sentences, theme
+from infrabench.analysis.figures.axes import TICKS_MM, PlainLog, is_wide, level_axis, ratio_axis, ratio_mark
+from infrabench.analysis.figures.sentences import span
 from infrabench.analysis.figures.view import Drawn, View, figure
 from infrabench.analysis.tables import notation
 from infrabench.core import STATES, SchemaError
@@ -70,12 +53,11 @@ def points(view: View) -> Drawn:
         there = ", ".join(" ".join(each) for each in sorted(set(known)))
         raise SchemaError(f"no cell of {view.workload} {view.metric} to draw; there are {there}")
     shown = list(dict.fromkeys(cells["scenario"]))
-    names = theme.systems_of(cells, view.systems, view.not_run)
-    marks, scale = view.styles_of(names), notation.scale(cells["max"], cells["unit"].iloc[0])
+    marks, scale = view.marks, notation.scale(cells["max"], cells["unit"].iloc[0])
     single, rows = len(shown) == 1, 1 if view.contrasts is None else 2
     width = view.width_mm or (theme.COLUMN_MM if len(shown) <= 2 else theme.PAGE_MM)
     drawn, axes = _canvas(width, UPRIGHT_MM if _crowded(_common(shown)[1], width) else 0, rows, sharex=True)
-    main, systems = axes[0, 0], [name for name in names if single or name not in view.not_run]
+    main, systems = axes[0, 0], [name for name in view.systems if single or name not in view.not_run]
     places, raw = _slots(shown, systems), view.of_metric(view.table)
     for cell in cells.itertuples(index=False):
         if (cell.scenario, cell.system) not in places:
@@ -105,7 +87,7 @@ def points(view: View) -> Drawn:
     _x_axis(axes[-1, 0], shown, systems, places)
     if not single:
         theme.legend(drawn, marks, systems, line=0)
-        theme.footnote(drawn, theme.not_run_notes(view.not_run, names))
+        theme.footnote(drawn, theme.not_run_notes(view.not_run, view.systems))
     told = caption(replace(view, estimates=cells))
     which = ", ".join(dict.fromkeys(scenario for scenario, _ in outlined))
     return Drawn(drawn, told + (
@@ -129,8 +111,7 @@ def scaling(view: View) -> Drawn:
     cells = cells[cells["level"].notna()]
     if cells.empty:
         raise SchemaError(f"{view.workload} {view.metric} has no cell on a numeric factor: use points() instead")
-    names = theme.systems_of(cells, view.systems, view.not_run)
-    marks, systems = view.styles_of(names), [name for name in names if name in set(cells["system"])]
+    marks, systems = view.marks, [name for name in view.systems if name in set(cells["system"])]
     factors, rows = list(dict.fromkeys(cells["factor"])), 1 if view.contrasts is None else 2
     narrow = len(factors) == 1 and (rows == 1 or len(systems) <= CLOSE)
     width = view.width_mm or (theme.COLUMN_MM if narrow else theme.PAGE_MM)
@@ -160,7 +141,7 @@ def scaling(view: View) -> Drawn:
     grid[0, 0].set_ylabel(label if rows == 1 else theme.broken(label, CURVES_LABEL_MM), wrap=True)
     cross = Line2D([], [], color=theme.GREY, marker="x", lw=0, ms=4, label="no ok trial")
     theme.legend(drawn, marks, systems, [cross] if empty else [])
-    theme.footnote(drawn, theme.not_run_notes(view.not_run, names))
+    theme.footnote(drawn, theme.not_run_notes(view.not_run, view.systems))
     return Drawn(drawn, caption(view, means_alone=True))
 
 
@@ -179,23 +160,19 @@ def caption(view: View, *, means_alone: bool = False) -> str:
     cells = view.of_metric(view.estimates)
     if cells.empty:
         return f"{view.workload}: no trial of {view.metric}."
-    table = view.trials
-    trials = None if table is None else table[
-        (table["workload"] == view.workload) & table["scenario"].isin(set(cells["scenario"]))
-    ]  # fmt: skip
+    trials = view.trials
+    trials = trials[(trials["workload"] == view.workload) & trials["scenario"].isin(set(cells["scenario"]))]
     rows = None if view.contrasts is None else view.of_metric(view.contrasts)
-    sums = cells.groupby("system", observed=True)[list(LOST)].sum()
-    lost = {(state, str(name)): int(sums.loc[name, state]) for state in LOST for name in sums.index}
     # repeats are in no plan
-    pending = (cells["planned"] + cells["repeats"] - cells[list(STATES)].sum(axis=1)).sum()
+    pending = int((cells["planned"] + cells["repeats"] - cells[list(STATES)].sum(axis=1)).sum())
     parts = [
-        f"{view.workload}, {metric_in(cells['max'], view.metric, cells['unit'].iloc[0])}; ",
+        f"{view.workload}, {sentences.metric_in(cells['max'], view.metric, cells['unit'].iloc[0])}; ",
         f"{notation.direction(cells['better'].iloc[0])}. n = {span(cells['n'])} trials in each of {len(cells)} cells. ",
         _describe_marks(cells, means_alone),
         "" if rows is None or rows.empty else
-        f"Ratio of means to {rows['baseline'].iloc[0]} over {pairs(rows)} with its paired 95 % Fieller interval; "
-        f"band: equivalence margin of {100 * rows['margin'].iloc[0]:g} %. ",
-        order_sentence(trials, view.order), without_value(lost, int(pending)), repeats(trials),
+        f"Ratio of means to {rows['baseline'].iloc[0]} over {sentences.pairs(rows)} with its paired 95 % Fieller "
+        f"interval; band: equivalence margin of {100 * rows['margin'].iloc[0]:g} %. ",
+        sentences.order_sentence(trials, view.order), sentences.no_value(trials, pending), sentences.repeats(trials),
         *(f"Not run: {name} ({reason}). " for name, reason in view.not_run.items()),
     ]  # fmt: skip
     return "".join(parts).strip()
@@ -251,15 +228,13 @@ def _unlike_shapes(view: View, cells: pd.DataFrame) -> dict[tuple[str, str], np.
 
     They do where one is flagged bimodal, and where values over their medians are not alike.
     """
-    flagged = set()
-    if view.diagnostics is not None:
-        rows = view.of_metric(view.diagnostics)
-        flagged = set(rows.loc[rows["flags"].str.contains(BIMODAL, regex=False), "scenario"])
+    rows = view.of_metric(view.diagnostics)
+    flagged = set(rows.loc[rows["flags"].str.contains(sentences.BIMODAL, regex=False), "scenario"])
     found: dict[tuple[str, str], np.ndarray] = {}
     trials = view.of_metric(view.trials).dropna(subset="value")
     for scenario, rows in trials[trials["scenario"].isin(set(cells["scenario"]))].groupby("scenario", sort=False):
         groups = {str(name): values.to_numpy(dtype=float) for name, values in rows.groupby("system")["value"]}
-        names = [name for name in view.systems or groups if len(groups.get(name, ())) >= CLOUD_N]
+        names = [name for name in view.systems if len(groups.get(name, ())) >= CLOUD_N]
         some = {name: groups[name] for name in names if np.ptp(groups[name]) > 0 and np.median(groups[name])}
         first, *others = [values / np.median(values) for values in some.values()] or [np.empty(0)]
         unlike = any(stats.ks_2samp(first, other).pvalue < SHAPES_P for other in others)
@@ -383,9 +358,11 @@ def _ratios(
     axes: Axes, contrasts: pd.DataFrame, places: Mapping[tuple[str, str], float],
     marks: Mapping[str, theme.SystemStyle], most: int,
 ) -> None:  # fmt: skip
-    """Draw the ratios of some cells on an axis, of at most so many ticks, that is wide enough for those of all."""
-    ratio_axis(axes.yaxis, contrasts, axes.set_ylim, most=most)
-    centre_line(axes, contrasts)
+    """Draw the ratios of some cells, and every margin, on an axis of at most so many ticks that holds those of all."""
+    ratio_axis(axes.yaxis, contrasts, most)
+    axes.axhline(1, color=theme.GREY, lw=0.7, zorder=1)
+    for margin in contrasts["margin"].dropna().unique():
+        axes.axhspan(1 - margin, 1 + margin, color=theme.BAND, lw=0, zorder=0)
     for row in contrasts.itertuples(index=False):
         if (row.scenario, row.system) in places:
             ratio_mark(axes, row, places[row.scenario, row.system], marks[row.system], vertical=True)

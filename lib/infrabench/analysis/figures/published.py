@@ -47,7 +47,7 @@ def published(view: View) -> Drawn:
     limit, key = _limit(rows), _key(rows)
     in_line = 3 if wide and len(key) < 4 else 2  # keys, which stand left of the heads
     free = -(-len(key) // in_line)
-    lines = [Line("")] * free + _lines(rows, view.systems or [], letters, width, limit)
+    lines = [Line("")] * free + _lines(rows, view.systems, letters, width, limit)
     between = " " if wide else "\n"
     label = f"Ratio to {baseline.iloc[0]}" if len(baseline) else "Ratio of two cells"
     label = f"Ratio of {rows['system'].iloc[0]} to {baseline.iloc[0]}" if _is_of_one_system(rows) else label
@@ -55,7 +55,7 @@ def published(view: View) -> Drawn:
     notes = [f"{letter}  {reason}" for reason, letter in letters.items()]
     heads = ("ours", "published", "comparison") if wide else ()
     drawn, axes = sheet(lines, rows.astype({"margin": float}), label, width, notes, limit, heads=heads)
-    styles = view.styles_of(theme.systems_of(rows, view.systems)) if len(baseline) else {}
+    styles = view.marks if len(baseline) else {}
     marks = {name: styles.get(name, NEUTRAL) for name in rows["system"]}
     mark_rows(axes, lines, marks)
     for y, line in enumerate(lines):

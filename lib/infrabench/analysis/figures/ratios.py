@@ -46,12 +46,7 @@ def forest(view: View) -> Drawn:
     contrasts, width = view.contrasts, view.width_mm or theme.PAGE_MM
     if contrasts.empty:
         raise SchemaError("no contrast to draw: was the baseline run, and is there another system?")
-    baseline, names, wide = (
-        contrasts["baseline"].iloc[0],
-        theme.systems_of(contrasts, view.systems),
-        width > theme.WIDE_MM,
-    )
-    marks = view.styles_of(names if view.systems is not None else [baseline, *names])
+    baseline, wide = contrasts["baseline"].iloc[0], width > theme.WIDE_MM
     lost, limit = sentences.lost_notes(contrasts), _limit(contrasts)
 
     def about(group: pd.DataFrame) -> str:
@@ -60,13 +55,13 @@ def forest(view: View) -> Drawn:
 
     lines = metric_lines(
         contrasts, about, lambda row: _right(row, wide), width,
-        lambda group: _by_rank(group, names).sort_values(["level", "scenario"], kind="stable"),
+        lambda group: _by_rank(group, view.systems).sort_values(["level", "scenario"], kind="stable"),
     )  # fmt: skip
     notes = [*theme.not_run_notes(view.not_run), *_sensitive(contrasts), *lost]
     separator = " " if wide else "\n"
     label = f"Ratio to {baseline}, 95 % interval{separator}(band: equivalence margin)"
     drawn, axes = sheet(lines, contrasts, label, width, notes, limit)
-    mark_rows(axes, lines, marks, lambda row: row.reason if row.verdict == NOT_COMPARABLE and wide else "")
+    mark_rows(axes, lines, view.marks, lambda row: row.reason if row.verdict == NOT_COMPARABLE and wide else "")
     counts, changed = contrasts["verdict"].value_counts(), int(contrasts["sensitive"].sum())
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     margins = " and ".join(f"{100 * margin:g} %" for margin in sorted(contrasts["margin"].dropna().unique()))
@@ -94,7 +89,6 @@ def tiers(view: View) -> Drawn:
         what = f"{view.workload} {view.metric}"
         raise SchemaError(f"no tiers of {what} to draw: two systems with ok trials are needed")
     baseline, wide = str(chosen["baseline"].iloc[0]), width > theme.WIDE_MM
-    names = list(view.systems) if view.systems is not None else [baseline, *theme.systems_of(chosen, None)]
     direction, n = notation.direction(chosen["better"].iloc[0]), sentences.pairs(chosen)
     texts = _ratio_column if wide else lambda row: ()
     lines = metric_lines(_with_baseline(chosen), lambda _: f"{direction}; n = {n}", texts, width)
@@ -103,7 +97,7 @@ def tiers(view: View) -> Drawn:
     label = f"Ratio to {baseline}, 95 % interval" + (" (band: equivalence margin)" if wide else "")
     notes = [*theme.not_run_notes(view.not_run), *sentences.lost_notes(chosen)]
     drawn, axes = sheet(lines, chosen, label, width, notes, right_mm=room)
-    mark_rows(axes, lines, view.styles_of(names))
+    mark_rows(axes, lines, view.marks)
     inside = axes.get_position().width * width
     start = width * (1 - axes.get_position().x0) - room + LETTER_MM / 2
     for column, letter in enumerate(columns):
@@ -133,9 +127,8 @@ def power(view: View) -> Drawn:
         what = f"{view.workload}, {view.scenario}, {view.metric}"
         raise SchemaError(f"no contrast of {what} with a spread: there is nothing to plan from")
     baseline, margin = rows[0].baseline, 100 * rows[0].margin
-    names = list(view.systems or [baseline, *theme.systems_of(contrasts, None)])
-    marks = view.styles_of(names)
-    rows.sort(key=lambda row: names.index(row.system))
+    marks = view.marks
+    rows.sort(key=lambda row: view.systems.index(row.system))
     sizes = np.array(sorted({*SIZES, *(int(row.n_pairs) for row in rows)}), dtype=float)
     drawn, axes = theme.canvas(width, 60 + theme.legend_mm(len(rows), width))
     for row in rows:

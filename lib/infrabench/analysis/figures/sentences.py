@@ -23,21 +23,13 @@ ORDERS = {
 }
 
 
-def row_of(frame: pd.DataFrame | None, **where: str) -> Any:
-    """Return the first row of `frame` (as a named tuple) with these values, or None."""
-    if frame is None or frame.empty:
-        return None
-    chosen = np.logical_and.reduce([(frame[name] == value).to_numpy() for name, value in where.items()])
-    return next(frame[chosen].itertuples(index=False), None)
-
-
-def order_sentence(table: pd.DataFrame | None, order: str = "random") -> str:
+def order_sentence(table: pd.DataFrame, order: str) -> str:
     """Return how the trials were ordered, and over how many deployments; one more than one is a split-plot design.
 
     `order`: a key of `ORDERS`, or a sentence of its own.
     """
     text = ORDERS.get(order, order.rstrip(". "))
-    deployments = 1 if table is None else table.groupby(["session", "deployment"]).ngroups
+    deployments = table.groupby(["session", "deployment"]).ngroups
     if deployments > 1:
         text += f" within {deployments} deployments of every system (split-plot; the deployment is the unit)"
     return f"{text}. "
@@ -73,38 +65,34 @@ def pairs(contrasts: pd.DataFrame) -> str:
     return f"{span(rows['n_pairs'])} {' or '.join(dict.fromkeys(rows['pair_unit']))}"
 
 
+def by_system(trials: pd.DataFrame) -> str:
+    """Return how many trials each system has: ``29 docker, 30 native``."""
+    sizes = trials.groupby("system", observed=True).size()
+    return ", ".join(f"{count} {name}" for name, count in sizes.items())
+
+
 def counts(case: pd.DataFrame) -> str:
     """Return ``n = 29 docker, 30 native. ``: how many trials of each system have a value."""
-    found = case[case["value"].notna()].groupby("system", observed=True).size()
-    return f"n = {', '.join(f'{count} {name}' for name, count in found.items())}. "
+    return f"n = {by_system(case[case['value'].notna()])}. "
 
 
-def no_value(trials: pd.DataFrame) -> str:
-    """Return how many trials carry no value, by state and system; `trials` has one row per trial and metric."""
+def no_value(trials: pd.DataFrame, pending: int = 0) -> str:
+    """Return how many trials carry no value, by state and system, and how many are not yet run.
+
+    `trials` has one row per trial and metric.
+    """
     once = trials.drop_duplicates(["session", "trial"])
-    counts = once[once["state"].isin(LOST)].groupby(["state", "system"], observed=True).size()
-    return without_value({(state, name): int(count) for (state, name), count in counts.items()})
-
-
-def without_value(counts: dict[tuple[str, str], int], pending: int = 0) -> str:
-    """Return one sentence on the trials without a value, from (state, system) -> count and those not yet run."""
-    words = []
-    for state in LOST:
-        found = ", ".join(f"{count} {name}" for (kind, name), count in counts.items() if kind == state and count)
-        words += [f"{state}: {found}"] if found else []
+    words = [f"{state}: {lost}" for state in LOST if (lost := by_system(once[once["state"] == state]))]
     words += [f"not yet run: {pending}"] if pending else []
     if not words:
         return "No trial failed or was invalid. "
     return f"Trials without a value, counted and never averaged - {'; '.join(words)}. "
 
 
-def repeats(trials: pd.DataFrame | None) -> str:
+def repeats(trials: pd.DataFrame) -> str:
     """Return how many trials repeat an invalid one, by system, and how many blocks were discarded whole."""
-    if trials is None:
-        return ""
     once = trials.drop_duplicates(["session", "trial"])
-    repeats_of = once[once["attempt"] > 0].groupby("system", observed=True).size()
-    repeated = ", ".join(f"{count} {name}" for name, count in repeats_of.items())
+    repeated = by_system(once[once["attempt"] > 0])
     text = f"Repeated at the end of the same block: {repeated}. " if repeated else ""
     blocks = once[once["state"] == "discarded"].groupby(["session", "block"]).ngroups
     return text + (f"Discarded whole and not used: {blocks} block{'s' * (blocks > 1)}. " if blocks else "")
@@ -123,25 +111,19 @@ def lost_notes(contrasts: pd.DataFrame) -> list[str]:
     return [f"{LOSSES} {contrast_name(row)}: {row.reason}" for row in rows]
 
 
-def conduct(table: pd.DataFrame | None, rows: pd.DataFrame, order: str) -> str:
-    """Return how the trials behind some rows were ordered, and which are lost, repeated or discarded; "" without table.
+def conduct(table: pd.DataFrame, rows: pd.DataFrame, order: str) -> str:
+    """Return how the trials behind some rows were ordered, and which are lost, repeated or discarded.
 
     `rows`: columns ``workload`` and ``scenario``.
     """
-    if table is None:
-        return ""
     cases = pd.MultiIndex.from_frame(rows[["workload", "scenario"]])
     trials = table[pd.MultiIndex.from_frame(table[["workload", "scenario"]]).isin(cases)]
     return order_sentence(trials, order) + no_value(trials) + repeats(trials)
 
 
-def dependence(diagnostics: pd.DataFrame | None, workload: str, metric: str, scenario: str) -> str:
-    """Return r1 of every system of a case, and which are flagged dependent, with their p-values."""
-    if diagnostics is None:
-        return ""
-    where = {"workload": workload, "metric": metric, "scenario": scenario}
-    rows = [row_of(diagnostics, system=name, **where) for name in dict.fromkeys(diagnostics["system"])]
-    rows = [row for row in rows if row is not None and np.isfinite(row.lag1)]
+def dependence(rows: Sequence[Any]) -> str:
+    """Return r1 of every system of a case, and which are flagged dependent, from their rows of the diagnostics."""
+    rows = [row for row in rows if np.isfinite(row.lag1)]
     if not rows:
         return ""
     text = f"Autocorrelation at lag 1: {', '.join(f'{row.system} {row.lag1:.2f}' for row in rows)}. "

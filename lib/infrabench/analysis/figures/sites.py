@@ -17,8 +17,8 @@ from infrabench.analysis.figures.sentences import p_text, pairs, span
 from infrabench.analysis.figures.view import Drawn
 from infrabench.analysis.tables import notation
 from infrabench.core import SchemaError
+from infrabench.stats.table import CELL
 
-KEYS = ["workload", "scenario", "metric", "system"]
 MEAN, NEW = "mean of sites", "a new site"
 SMALLEST, LARGEST = 2.5, 7.0  # of a site's square, pt: its area is its weight
 ROOM = 1.15  # air beyond the widest interval of a site
@@ -86,7 +86,7 @@ def _lines(rows: pd.DataFrame, over: pd.DataFrame, width_mm: float) -> list[Line
     for (workload, metric), group in over.groupby(["workload", "metric"], sort=False):
         lines += heading(workload, metric, notation.direction(group["better"].iloc[0]), width_mm)
         for case in group.itertuples(index=False):
-            mine = rows[(rows[KEYS] == [getattr(case, key) for key in KEYS]).all(axis=1)]
+            mine = rows[(rows[CELL] == [getattr(case, key) for key in CELL]).all(axis=1)]
             lines += [Line(text, minor=True) for text in _about(case, width_mm)]
             for row in mine.itertuples(index=False):
                 word = row.named or row.verdict if np.isfinite(row.error) else row.reason

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
@@ -114,11 +114,6 @@ def canvas(width_mm: float, height_mm: float, **grid: Any) -> tuple[Figure, Any]
 def other_width(figure: Figure) -> float:
     """Return the other of a journal's two widths, in mm."""
     return COLUMN_MM if figure.get_figwidth() / MM > (COLUMN_MM + PAGE_MM) / 2 else PAGE_MM
-
-
-def systems_of(frame: pd.DataFrame, systems: Sequence[str] | None, not_run: Iterable[str] = ()) -> list[str]:
-    """Return the systems to draw: as given, else those of the frame and those that were not run, by name."""
-    return list(systems) if systems is not None else sorted({*frame["system"], *not_run})
 
 
 def text_mm(text: str, points: float) -> float:

@@ -27,8 +27,8 @@ SIGNS = ("|", "x", "+", "1")  # events along the foot of the first row, in the o
 
 @theme.style()
 def timeline(
-    samples: pd.DataFrame, events: pd.DataFrame, *, workload: str = "", zero: str, origin: str,
-    shown: Sequence[str] = (), systems: Sequence[str] | None = None, width_mm: float = theme.PAGE_MM,
+    samples: pd.DataFrame, events: pd.DataFrame, *, workload: str, zero: str, origin: str,
+    shown: Sequence[str] = (), systems: Sequence[str], width_mm: float = theme.PAGE_MM,
 ) -> Drawn:  # fmt: skip
     """Return one column for each scenario, one row for each series, and in it one line for each trial.
 
@@ -36,14 +36,13 @@ def timeline(
     a line is broken where a value is missing. `events`: ``system``, ``scenario``, ``trial``, ``event``, ``at_s``.
     `zero` is the event that all times count from, a line through all rows, and `origin` the same as a sentence; `shown`
     are further events to mark, one sign for each trial at the foot of the first row. `systems` (the session's order,
-    baseline first) fixes colours and markers. The caption begins with `workload`, where it is given.
+    baseline first) fixes colours and markers. The caption begins with `workload`.
     """
     if samples.empty:
         raise SchemaError("no trial of this session has a course to draw")
-    names = theme.systems_of(samples, systems)
-    marks = theme.assign_styles(names)
+    marks = theme.assign_styles(systems)
     columns, rows = (list(dict.fromkeys(samples[name])) for name in ("scenario", "series"))
-    drawn = [name for name in names if name in set(samples["system"])]
+    drawn = [name for name in systems if name in set(samples["system"])]
     height = HEAD_MM + ROW_MM * len(rows) + theme.legend_mm([*drawn, *shown], width_mm)
     drawing, grid = theme.canvas(
         width_mm, height, nrows=len(rows), ncols=len(columns), sharex="col", sharey="row", squeeze=False
@@ -63,8 +62,7 @@ def timeline(
     theme.legend(drawing, marks, drawn, keys)
     for key in drawing.legends[0].get_lines()[: len(drawn)]:
         key.set_marker("")  # lines here have none
-    caption = _caption(samples, events, origin, shown)
-    return Drawn(drawing, f"{workload}. {caption}" if workload else caption)
+    return Drawn(drawing, f"{workload}. {_caption(samples, events, origin, shown)}")
 
 
 def _caption(samples: pd.DataFrame, events: pd.DataFrame, origin: str, shown: Sequence[str]) -> str:

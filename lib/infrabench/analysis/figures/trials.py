@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
-from infrabench.analysis.figures import theme
+from infrabench.analysis.figures import sentences, theme
 from infrabench.analysis.figures.axes import panels, title_panel, value_axis
 from infrabench.analysis.figures.sentences import BIMODAL, counts, no_value, order_sentence, p_text, repeats, span
 from infrabench.analysis.figures.view import Drawn, View, figure
@@ -32,12 +32,12 @@ def order(view: View) -> Drawn:
     trials, one line for each host; it is left out where several sessions are drawn together, whose positions are not on
     one axis.
     """
-    case, names, width = view.case, view.names, view.width_mm or theme.PAGE_MM
+    case, width = view.case, view.width_mm or theme.PAGE_MM
     drift = view.probes is not None and len(view.probes) > 0 and len(set(case["session"])) == 1
     flagged = _flagged(case)
     drawn, grid = theme.canvas(
-        width, (80 if drift else 55) + theme.legend_mm(len(names) + 2, width), nrows=2 if drift else 1, sharex=True,
-        squeeze=False, gridspec_kw={"height_ratios": [2.4, 1]} if drift else None,
+        width, (80 if drift else 55) + theme.legend_mm(len(view.systems) + 2, width),
+        nrows=2 if drift else 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": [2.4, 1]} if drift else None,
     )  # fmt: skip
     extra = _values(grid[0, 0], view, case, flagged)
     grid[0, 0].set_ylabel(theme.broken(view.axis_label(), 38 if drift else 36))
@@ -51,7 +51,7 @@ def order(view: View) -> Drawn:
     lines += ["thick: deployments"] if case.groupby(["session", "deployment"]).ngroups > 1 else []
     label = f"trial{of} in executed order" + (f" ({', '.join(lines)})" if lines else "")
     grid[-1, 0].set_xlabel(theme.broken(label, width - 20, " ("))
-    theme.legend(drawn, view.marks, [name for name in names if name in set(case["system"])], extra, line=0)
+    theme.legend(drawn, view.marks, [name for name in view.systems if name in set(case["system"])], extra, line=0)
     parts = [
         f"{view.about}{view.metric_in} of every trial in executed order; {notation.direction(view.better)}; the axis "
         f"does not start at zero. {counts(case)}{order_sentence(case, view.order)}",
@@ -68,13 +68,13 @@ def blocks(view: View) -> Drawn:
     What one block did to all systems alike shows as a column that lies higher or lower; a system that differs lies on
     the same side of the baseline in most columns. Flags, repeats and losses are drawn as in `order`.
     """
-    case, names, width = view.case, view.names, view.width_mm or theme.PAGE_MM
-    present = [name for name in names if name in set(case["system"])]
+    case, width = view.case, view.width_mm or theme.PAGE_MM
+    present = [name for name in view.systems if name in set(case["system"])]
     columns = case.groupby(["session", "block"], sort=False).ngroup() + 1
     # set apart within a column, so that no system hides another; three quarters of it, so that columns stay apart
     place = {name: 0.75 * ((i + 0.5) / len(present) - 0.5) for i, name in enumerate(present)}
     flagged = _flagged(case)
-    drawn, axes = theme.canvas(width, 65 + theme.legend_mm(len(names) + 2, width))
+    drawn, axes = theme.canvas(width, 65 + theme.legend_mm(len(view.systems) + 2, width))
     extra = _values(axes, view, case.assign(rank=columns + case["system"].map(place)), flagged)
     axes.set_ylabel(theme.broken(view.axis_label(), 46))
     _edges(np.array([axes]), case.assign(rank=columns))
@@ -216,9 +216,9 @@ def qq(view: View) -> Drawn:
     choose a test.
     """
     # What is left of a value is left within a block of all systems, drawn or not
-    every = _standardise(replace(view, systems=None).case)
+    every = _standardise(replace(view, systems=list(view.table["system"].unique())).case)
     standardised = {name: values for name, values in every.items() if name in view.drawn}
-    names = [name for name in view.names if name in standardised]
+    names = [name for name in view.systems if name in standardised]
     drawn, axes = panels(len(names), view.width_mm or theme.PAGE_MM)
     for panel, name in zip(axes, names, strict=True):
         ordered = standardised[name]
@@ -296,8 +296,7 @@ def _flagged(case: pd.DataFrame) -> pd.Series:
 
 def _flag_sentence(case: pd.DataFrame, flagged: pd.Series) -> str:
     """Return how many values carry an outlier flag, by system."""
-    outliers = case[flagged].groupby("system", observed=True).size()
-    which = ", ".join(f"{count} {name}" for name, count in outliers.items())
+    which = sentences.by_system(case[flagged])
     return f"Ringed: modified z above 3.5, kept in every analysis ({which}). " if which else "No value is flagged. "
 
 

@@ -42,8 +42,8 @@ class View:
     diagnostics: pd.DataFrame = None
     tiers: pd.DataFrame = None
     probes: pd.DataFrame = None
-    systems: Sequence[str] | None = None  # to draw, in this order; None is all, by name
-    every_system: Sequence[str] | None = None  # the session's, baseline first: it fixes colours; None is `systems`
+    systems: Sequence[str] = ()  # to draw, in this order
+    every_system: Sequence[str] = ()  # the session's, baseline first: it fixes colours
     not_run: Mapping[str, str] = field(default_factory=dict)  # system that could not be run -> reason
     absent: Mapping[tuple[str, str], str] = field(default_factory=dict)  # (scenario, system) without a place -> reason
     order: str = "random"  # of the trials of a block: a key of `sentences.ORDERS`, or a sentence
@@ -56,9 +56,7 @@ class View:
 
     @cached_property
     def trials(self) -> pd.DataFrame:
-        """The rows of the table that are of systems to draw; None without a table."""
-        if self.table is None or self.systems is None:
-            return self.table
+        """The rows of the table that are of systems to draw."""
         return self.table[self.table["system"].isin(list(self.systems))]
 
     @cached_property
@@ -98,29 +96,20 @@ class View:
         return notation.scale(self.case["value"], self.unit)
 
     @property
-    def names(self) -> list[str]:
-        """Systems of the case, as given or by name."""
-        return theme.systems_of(self.case, self.systems)
-
-    @property
     def drawn(self) -> list[str]:
         """Systems that have a value in the case."""
-        return [name for name in self.names if name in self.by_system]
+        return [name for name in self.systems if name in self.by_system]
 
-    @property
+    @cached_property
     def marks(self) -> dict[str, theme.SystemStyle]:
-        """The look of each system of the case."""
-        return self.styles_of(self.names)
-
-    def styles_of(self, names: Sequence[str]) -> dict[str, theme.SystemStyle]:
-        """Return the look of systems: by their places in the session, else in `names`."""
-        return theme.assign_styles(names if self.every_system is None else self.every_system)
+        """The look of each system, by its place in the session."""
+        return theme.assign_styles(self.every_system)
 
     def row(self, frame: pd.DataFrame, system: str) -> Any:
         """Return a system's row of the case in `frame` as a named tuple, or None."""
-        return sentences.row_of(
-            frame, workload=self.workload, metric=self.metric, scenario=self.scenario, system=system
-        )
+        rows = self.of_metric(frame)
+        rows = rows[(rows["scenario"] == self.scenario) & (rows["system"] == system)]
+        return next(rows.itertuples(index=False), None)
 
     def axis_label(self) -> str:
         """Return the label of the axis of the case's values."""
@@ -139,7 +128,8 @@ class View:
     @property
     def dependence(self) -> str:
         """What the diagnostics of the case say about autocorrelation, as a sentence."""
-        return sentences.dependence(self.diagnostics, self.workload, self.metric, self.scenario)
+        rows = [self.row(self.diagnostics, name) for name in dict.fromkeys(self.diagnostics["system"])]
+        return sentences.dependence([row for row in rows if row is not None])
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,11 @@ def derive(table: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_index().reset_index(drop=True)
 
 
+def add_derived(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a tidy table with the derived metrics of its trials behind those that it has."""
+    return pd.concat([table, derive(table).dropna(subset="metric")], ignore_index=True)
+
+
 def average_engines(table: pd.DataFrame) -> pd.DataFrame:
     """Return rows of the system `MEAN`, of those metrics whose mean over the engines is printed.
 
@@ -83,7 +88,7 @@ def average_engines(table: pd.DataFrame) -> pd.DataFrame:
     there is no row.
     """
     printed = {(each.workload, each.metric) for of in targets() for name, each in of.items() if name == MEAN}
-    every = pd.concat([table, derive(table).dropna(subset="metric")])
+    every = add_derived(table)
     every = every[every["system"].isin(list(ENGINES)) & every["workload"].isin({workload for workload, _ in printed})]
     if set(every["system"]) != set(ENGINES):
         return every.iloc[:0]
@@ -109,11 +114,10 @@ def contrasts_of(table: pd.DataFrame, baseline: str, margins: Mapping[str, float
     Those of `MEAN` are among them, in every metric whose mean is printed.
     """
     own = extend_margins(margins)
-    derived, means = derive(table), average_engines(table)
-    found = contrasts(derived, baseline, own)
+    found, means = contrasts(derive(table), baseline, own), average_engines(table)
     if means.empty:
         return found
-    alone = pd.concat([table, derived.dropna(subset="metric")])
+    alone = add_derived(table)
     alone = alone[(alone["system"] == baseline) & (alone["metric"].isin(means["metric"]) | alone["metric"].isna())]
     alone = alone[alone["workload"].isin(means["workload"])]
     of_means = contrasts(pd.concat([alone, means], ignore_index=True), baseline, own)
@@ -128,10 +132,8 @@ def judge_bounds(table: pd.DataFrame) -> pd.DataFrame:
     be told*: the bound lies in it, or there is no interval. A workload that the session did not run has no row.
     """
     names = [metric for bound in bounds() for metric in bound.metrics]
-    frame = pd.concat(
-        [table[table["metric"].isna() | table["metric"].isin(names)], derive(table).dropna(subset="metric")]
-    )
-    cells, judged = estimates(frame.reset_index(drop=True)), []
+    every, judged = add_derived(table), []
+    cells = estimates(every[every["metric"].isna() | every["metric"].isin(names)].reset_index(drop=True))
     for bound in bounds():
         mine = cells[(cells["workload"] == bound.workload) & cells["metric"].isin(bound.metrics)]
         judged.append(mine.assign(

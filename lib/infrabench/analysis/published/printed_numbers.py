@@ -157,16 +157,12 @@ class Numbers:
         return Numbers(self.rows, self.facts)
 
 
-def numbers(table: pd.DataFrame | None = None) -> Numbers:
-    """Return the published numbers by id, or those of another table, with the facts of the audit."""
-    return _read_numbers().fresh() if table is None else _number(table)
+def numbers() -> Numbers:
+    """Return the published numbers by id, with the facts of the audit."""
+    return _read_numbers().fresh()
 
 
 @cache
 def _read_numbers() -> Numbers:
-    return _number(published())
-
-
-def _number(table: pd.DataFrame) -> Numbers:
     facts = {name: each["value"] for name, each in read_toml("audit.toml")["facts"].items()}
-    return Numbers({row.id: row for row in table.itertuples(index=False)}, facts)
+    return Numbers({row.id: row for row in published().itertuples(index=False)}, facts)

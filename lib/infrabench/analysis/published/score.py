@@ -27,7 +27,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from infrabench.analysis.published.comparison import plain
-from infrabench.analysis.published.derived_metrics import AVERAGE, derive
+from infrabench.analysis.published.derived_metrics import AVERAGE, add_derived
 from infrabench.analysis.published.formulas import evaluate
 from infrabench.analysis.published.printed_numbers import ENGINES, Numbers, RoundingSpan, numbers, read_toml
 from infrabench.core import InfrabenchError
@@ -76,26 +76,26 @@ def scores(known: Numbers) -> dict[tuple[str, str], tuple[float, RoundingSpan]]:
     return found
 
 
-def composite(known: Numbers | None = None) -> pd.DataFrame:
+def composite() -> pd.DataFrame:
     """Return the score of every version and engine, one row each.
 
     ``score`` is in percent of native; ``low`` and ``high`` are what the rounding of the printed digits allows. Spread
     between runs, which is not printed, comes on top of that.
     """
-    found = scores(known or numbers())
+    found = scores(numbers())
     return pd.DataFrame([
         {"version": name, "label": versions()[name]["label"], "engine": engine, "score": value,
          "low": span.low, "high": span.high} for (name, engine), (value, span) in found.items()
     ])  # fmt: skip
 
 
-def orders(known: Numbers | None = None) -> pd.DataFrame:
+def orders() -> pd.DataFrame:
     """Return the lead of one engine over another in every version, one row per version and pair.
 
     ``points``: difference of the scores in percentage points; ``low``, ``high``: bounds from the printed digits;
     ``robust``: whether the sign is the same everywhere between them. Bounds are outer bounds.
     """
-    found, leads = scores(known or numbers()), []
+    found, leads = scores(numbers()), []
     for (name, version), (behind, ahead) in product(versions().items(), combinations(ENGINES, 2)):
         points, span = (one - other for one, other in zip(found[name, ahead], found[name, behind], strict=True))
         leads.append((name, version["label"], ahead, behind, points, span.low, span.high, span.sign != 0))
@@ -193,7 +193,7 @@ def measure_score(table: pd.DataFrame) -> MeasuredScore:
     where systems were deployed more than once, deployments are the pairs. Of several sizes of one workload the first
     counts. Raises `InfrabenchError` saying what is missing: a workload, native, all engines, or complete blocks.
     """
-    whole = pd.concat([table, derive(table).dropna(subset="metric")], ignore_index=True)
+    whole = add_derived(table)
     cube = blocked(whole)
     cases = pd.concat([_case(cube.cases, *of) for of in ROWS.values()])
     values, unit = cube.numbers[cases.index], str(cases["pair_unit"].iloc[0])

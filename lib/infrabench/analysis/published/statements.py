@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from infrabench.analysis.published.comparison import CHANGES
-from infrabench.analysis.published.derived_metrics import BROKEN, KEPT, OPEN, derive, extend_margins
+from infrabench.analysis.published.derived_metrics import BROKEN, KEPT, OPEN, add_derived, extend_margins
 from infrabench.analysis.published.formulas import filled
 from infrabench.analysis.published.printed_numbers import ENGINES, Numbers, join_notes, numbers, read_toml
 from infrabench.stats import contrasts
@@ -72,7 +72,7 @@ def judge_statements(table: pd.DataFrame, margins: Mapping[str, float]) -> pd.Da
     the statement; *not kept*: it lies beyond one of them; *cannot be told*: an end lies in it, or there is no interval.
     """
     own = extend_margins(margins)
-    every = pd.concat([table, derive(table).dropna(subset="metric")], ignore_index=True)
+    every = add_derived(table)
     rows = [
         {"key": each.key, "workload": each.workload, "metric": each.metric, "ratio_of": words}
         | {name: getattr(row, name) for name in RATIO}

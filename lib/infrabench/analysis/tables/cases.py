@@ -14,7 +14,6 @@ from infrabench.analysis.tables import notation
 from infrabench.analysis.tables.bounds import ruled_out
 from infrabench.analysis.tables.cells import ARROWS, SIGNS
 from infrabench.analysis.tables.columns import (
-    CELL,
     CI,
     REPLICATES,
     Columns,
@@ -27,6 +26,7 @@ from infrabench.analysis.tables.columns import (
     words,
     write,
 )
+from infrabench.stats.table import CELL
 
 MEAN = ("mean of sites", "mean of sites 95 % CI", "Hartung-Knapp 95 % CI", "a new site")
 NOTHING = "none"  # no ratio at this site: the table of sites that are missing says why

@@ -10,19 +10,9 @@ import pandas as pd
 
 from infrabench.analysis.tables import notation
 from infrabench.analysis.tables.bounds import ruled_out
-from infrabench.analysis.tables.columns import (
-    CELL,
-    CI,
-    NO_UNIT,
-    both,
-    metric_scales,
-    pair,
-    row_names,
-    without_empty,
-    words,
-    write,
-)
+from infrabench.analysis.tables.columns import CI, both, metric_scales, pair, row_names, without_empty, words, write
 from infrabench.core import STATES
+from infrabench.stats.table import CELL
 
 SIGNS = {
     "different": "≠", "different, within the margin": "≈", "equivalent": "=", "inconclusive": "?",
@@ -48,7 +38,7 @@ def estimates_table(
     notes = () if diagnostics is None else diagnostics.itertuples(index=False)
     noted = {tuple(getattr(row, name) for name in CELL): row for row in notes}
     for cell in estimates.itertuples(index=False):
-        scale = scales.get((cell.workload, cell.metric), NO_UNIT)
+        scale = scales[cell.workload, cell.metric]
         f, note = scale.factor, noted.get(tuple(getattr(cell, name) for name in CELL))
         mean, interval = both(cell, "mean", factor=f)
         median, around = both(cell, "median", factor=f)
@@ -89,7 +79,7 @@ def contrasts_table(contrasts: pd.DataFrame, *, every: bool = False) -> pd.DataF
     scales = metric_scales(contrasts, "baseline_mean")
     rows = []
     for row in contrasts.itertuples(index=False):
-        scale = scales.get((row.workload, row.metric), NO_UNIT)
+        scale = scales[row.workload, row.metric]
         f = scale.factor
         shown = row_names(row, scale) | {"n": f"{row.n_pairs} {row.pair_unit}"}
         shown[f"{row.baseline} mean"] = notation.number(row.baseline_mean / f)
@@ -139,22 +129,16 @@ def against_table(against: pd.DataFrame) -> pd.DataFrame:
     return write(against, columns)
 
 
-def results_table(
-    estimates: pd.DataFrame, contrasts: pd.DataFrame, diagnostics: pd.DataFrame | None = None
-) -> pd.DataFrame:
+def results_table(estimates: pd.DataFrame, contrasts: pd.DataFrame, diagnostics: pd.DataFrame) -> pd.DataFrame:
     """Return the full table of a study: every cell's estimates, beside them its contrast and its flags.
 
     The baseline's own rows have no ratio.
     """
-    left = pd.concat([estimates[CELL].add_prefix("key "), estimates_table(estimates)], axis=1)
-    chosen = contrasts_table(contrasts).reindex(columns=["ratio", "ratio 95 % CI", "paired d", "verdict"])
-    right = pd.concat([contrasts[CELL].add_prefix("key ").reset_index(drop=True), chosen], axis=1)
-    keys = [f"key {name}" for name in CELL]
-    table = left.merge(right, on=keys, how="left", validate="one_to_one")
-    if diagnostics is not None:
-        flags = diagnostics[[*CELL, "flags"]].rename(columns=dict(zip(CELL, keys, strict=True)))
-        table = table.merge(flags, on=keys, how="left", validate="one_to_one")
-    return table.drop(columns=keys).astype("object").fillna("")
+    cells, pairs = (pd.MultiIndex.from_frame(frame[CELL]) for frame in (estimates, contrasts))
+    ratios = contrasts_table(contrasts).reindex(columns=["ratio", "ratio 95 % CI", "paired d", "verdict"])
+    beside = [frame.reindex(cells) for frame in (ratios.set_index(pairs), diagnostics.set_index(CELL)[["flags"]])]
+    table = pd.concat([estimates_table(estimates).set_index(cells), *beside], axis=1)
+    return table.reset_index(drop=True).astype("object").fillna("")
 
 
 def ratios_table(contrasts: pd.DataFrame, systems: Sequence[str]) -> pd.DataFrame:

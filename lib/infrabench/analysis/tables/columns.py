@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any
@@ -11,7 +12,6 @@ import pandas as pd
 
 from infrabench.analysis.tables import notation
 
-CELL = ["workload", "scenario", "metric", "system"]
 NO_UNIT = notation.Scale(1.0, "", "")  # of a case that never succeeded, so that no metric is known
 CI = "95 % CI"
 Columns = Mapping[str, Callable[[Any], str]]  # heading -> text of a row
@@ -55,9 +55,10 @@ def f_test(what: str, prefix: str, f: str, p: str) -> Columns:
 
 
 def metric_scales(frame: pd.DataFrame, column: str) -> dict[tuple[Any, Any], notation.Scale]:
-    """Return one scale for each metric of a workload, so that its rows can be compared by eye."""
+    """Return one scale for each metric of a workload, so that its rows can be compared by eye; `NO_UNIT` for others."""
     groups = frame.groupby(["workload", "metric"], observed=True)
-    return {key: notation.scale(group[column], group["unit"].iloc[0]) for key, group in groups}
+    scales = {key: notation.scale(group[column], group["unit"].iloc[0]) for key, group in groups}
+    return defaultdict(lambda: NO_UNIT, scales)
 
 
 def row_names(row: Any, scale: notation.Scale) -> dict[str, str]:

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from infrabench.analysis import session_data
 from infrabench.analysis.dataset import folder, part, survey
 from infrabench.analysis.tidy import check, tidy
 from infrabench.core import InfrabenchError
@@ -50,13 +49,6 @@ def test_copied_ledgers_are_the_session_under_other_names(tmp_path: Path) -> Non
     assert copy.name == "synthetic-00000"
     pd.testing.assert_frame_equal(tidy(copy).drop(columns="session"), tidy(session).drop(columns="session"))
     assert sorted((path, path.stat().st_mtime_ns) for path in session.rglob("*")) == before
-
-
-def test_a_session_of_nothing_is_no_pattern(like: many_rows.Pattern, monkeypatch: pytest.MonkeyPatch) -> None:
-    empty = session_data.Session(Path(), {}, like.session.table.iloc[:0], like.session.missing)
-    monkeypatch.setattr(session_data, "open_session", lambda _: empty)
-    with pytest.raises(InfrabenchError, match="has no measurement"):
-        many_rows.pattern(Path())
 
 
 def test_time_and_peak_are_those_of_the_command_and_what_it_starts() -> None:
@@ -109,4 +101,4 @@ def test_groups_of_synthetic_rows_are_comparable(like: many_rows.Pattern, tmp_pa
     (group,) = survey.groups(folder.parts(tmp_path / "d")[0])
     found = survey.analyse_group(group)
     assert not found.data["stamp"]
-    assert set(found.frames["contrasts"]["pair_unit"]) == {"deployments"}
+    assert set(found.contrasts["pair_unit"]) == {"deployments"}

@@ -12,6 +12,7 @@ import pytest
 from infrabench import cli
 from infrabench.analysis import session_data
 from infrabench.analysis.dataset import folder, survey
+from infrabench.analysis.results import Results
 from infrabench.core import SchemaError
 from infrabench.experiment.provenance.comparability import NotComparable
 from infrabench.ledger import catalogue
@@ -22,10 +23,10 @@ from tests.support import dataset_sessions as sessions
 from tests.support.analysis_fixtures import DATA_A, table_of
 
 
-def the_same(found: survey.GroupAnalysis, whole: session_data.Session) -> None:
-    results = api.results(whole)
+def the_same(found: Results, whole: session_data.Session) -> None:
+    expected = api.results(whole)
     for name in survey.FRAMES:
-        pd.testing.assert_frame_equal(found.frames[name], getattr(results, name), check_exact=True)
+        pd.testing.assert_frame_equal(getattr(found, name), getattr(expected, name), check_exact=True)
     assert {key: found.data[key] for key in whole.data} == whole.data
 
 
@@ -47,8 +48,8 @@ def test_failed_missing_and_pooled_trials_say_the_same(tmp_path: Path) -> None:
     names = [sessions.ledger(tmp_path / f"s{n}", blocks=3, seed=n, skip_last=40 * n, emulated=True) for n in range(4)]
     found = survey.analyse_group(group_of(tmp_path / "d", names))
     the_same(found, session_data.pool(names))
-    assert set(found.frames["contrasts"]["pair_unit"]) == {"deployments"}
-    assert found.frames["estimates"]["failed"].sum() > 0
+    assert set(found.contrasts["pair_unit"]) == {"deployments"}
+    assert found.estimates["failed"].sum() > 0
 
 
 def test_a_workload_that_a_system_never_tried_is_seen_as_in_the_whole_table() -> None:

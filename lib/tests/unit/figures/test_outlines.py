@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
 
-from infrabench.analysis.figures import View, points
+from infrabench.analysis.figures import points
 from infrabench.stats import diagnostics, estimates
 from tests.support.analysis_fixtures import table_of
+from tests.support.look_at import make_view
 
 RNG = np.random.default_rng(5)
 ROUND = RNG.normal(100, 2, 40)
@@ -19,8 +20,8 @@ SKEWED = 100 + RNG.exponential(20, 40)
 def drawn(values: dict[str, np.ndarray], *, flags: bool = True, **how: float) -> tuple[list[np.ndarray], str]:
     """Return the corners of every outline, and the caption."""
     table = table_of({name: list(each) for name, each in values.items()})
-    found = diagnostics(table) if flags else None
-    view = View("sysbench-cpu", "events_per_s", table=table, estimates=estimates(table), diagnostics=found, **how)
+    found = diagnostics(table) if flags else diagnostics(table).head(0)
+    view = make_view("sysbench-cpu", "events_per_s", table=table, estimates=estimates(table), diagnostics=found, **how)
     figure, caption = points(view)
     bodies = [each for each in figure.axes[0].collections if isinstance(each, PolyCollection)]
     return [each.get_paths()[0].vertices for each in bodies if len(each.get_paths()[0].vertices) > 100], caption

@@ -10,14 +10,14 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
-from infrabench.analysis.figures import COLUMN_MM, PAGE_MM, View, composite, published
+from infrabench.analysis.figures import COLUMN_MM, PAGE_MM, composite, published
 from infrabench.analysis.figures.theme import COLOURS, GREY, assign_styles
 from infrabench.analysis.published import score
 from infrabench.analysis.published.comparison import AGREES_DIRECTION, AGREES_SIZE, DISAGREES, NOT_COMPARABLE
 from infrabench.analysis.published.printed_numbers import ENGINES
 from infrabench.core import SchemaError
 from tests.support.analysis_fixtures import SYSTEMS
-from tests.support.look_at import check_paper, marked, texts
+from tests.support.look_at import check_paper, make_view, marked, texts
 
 NAN = float("nan")
 ROW: dict[str, Any] = {
@@ -60,7 +60,7 @@ def bars(axes: Axes) -> list[tuple[float, str]]:
 
 
 def test_ours_and_theirs_stand_at_their_places_with_reasons_and_counts() -> None:
-    figure, told = published(View(published=four(), systems=SYSTEMS))
+    figure, told = published(make_view(published=four(), systems=SYSTEMS))
     (axes,), shown = figure.axes, texts(figure)
     assert marked(axes, "s")[:, 0] == pytest.approx([0.95, 0.95])  # docker's
     assert marked(axes, "^")[:, 0] == pytest.approx([0.95])
@@ -84,20 +84,20 @@ def test_ours_and_theirs_stand_at_their_places_with_reasons_and_counts() -> None
 
 
 def test_a_narrow_figure_has_short_words_and_the_number_that_is_beyond_its_axis() -> None:
-    shown = texts(published(View(published=four(), systems=SYSTEMS, width_mm=COLUMN_MM)).figure)
+    shown = texts(published(make_view(published=four(), systems=SYSTEMS, width_mm=COLUMN_MM)).figure)
     assert "n.c. a (0.400)" in shown
     assert "0.950 [0.930" not in shown
 
 
 def test_one_system_is_named_at_the_axis_alone() -> None:
-    shown = texts(published(View(published=rows({}, {"scenario": "size=1GiB"}), systems=SYSTEMS)).figure)
+    shown = texts(published(make_view(published=rows({}, {"scenario": "size=1GiB"}), systems=SYSTEMS)).figure)
     assert "Ratio of docker to native (band: equivalence margin)" in shown
     assert "\nsize=1GiB\n" in shown
 
 
 def test_ratios_of_two_cells_say_which() -> None:
     nothing = {"baseline": None, "scenario": None, "system": "", "ours": "", "printed": "kata, 40 / containerd, 10"}
-    shown = texts(published(View(published=rows(UNMEASURED | nothing), systems=("containerd-runc",))).figure)
+    shown = texts(published(make_view(published=rows(UNMEASURED | nothing), systems=("containerd-runc",))).figure)
     assert "Ratio of two cells" in shown
     assert "kata, 40 / containerd, 10" in shown
     assert "\nours, 95 % interval\n" not in shown
@@ -107,12 +107,12 @@ def test_ratios_of_two_cells_say_which() -> None:
 def test_nothing_is_cut_off(width_mm: float) -> None:
     long = four().assign(scenario="sequential write with a very long name", reason=LONG)
     for frame in (four(), long, rows(UNMEASURED)):
-        check_paper(published(View(published=frame, systems=SYSTEMS, width_mm=width_mm)).figure, width_mm)
+        check_paper(published(make_view(published=frame, systems=SYSTEMS, width_mm=width_mm)).figure, width_mm)
 
 
 def test_nothing_published_is_refused() -> None:
     with pytest.raises(SchemaError, match="no published ratio to draw"):
-        published(View(published=rows().iloc[:0], systems=SYSTEMS))
+        published(make_view(published=rows().iloc[:0], systems=SYSTEMS))
 
 
 def test_every_score_and_its_bounds_are_drawn() -> None:

@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from infrabench.analysis.figures import COLUMN_MM, PAGE_MM, View, forest, power, tiers
+from infrabench.analysis.figures import COLUMN_MM, PAGE_MM, forest, power, tiers
 from infrabench.analysis.figures.theme import MARKERS
 from infrabench.core import SchemaError
 from infrabench.stats.contrasts import TYPES, contrasts
 from infrabench.stats.planning import t_power
 from tests.support.analysis_fixtures import SYSTEMS, table_of
 from tests.support.frames import CASE, CONTRAST, NAN, contrasts_frame, verdicts
-from tests.support.look_at import check_paper, marked, texts
+from tests.support.look_at import check_paper, make_view, marked, texts
 
 WEB = ("web", "requests_per_s")
 CPU = ("sysbench-cpu", "events_per_s", "default")
@@ -29,7 +29,7 @@ def letters(*of: str, scenario: str = "users=1000") -> pd.DataFrame:
 
 def rows_of(rows: pd.DataFrame, **how: Any) -> tuple[str, str]:
     """Return what stands in the forest of some rows, in one line, and its caption."""
-    figure, told = forest(View(contrasts=rows, **{"systems": SYSTEMS, **how}))
+    figure, told = forest(make_view(contrasts=rows, **{"systems": SYSTEMS, **how}))
     return texts(figure).replace("\n", " "), told
 
 
@@ -39,7 +39,7 @@ def test_the_synthetic_contrasts_have_the_columns_of_the_real_ones() -> None:
 
 def test_forest_draws_each_ratio_at_its_row_against_the_margin_of_its_metric() -> None:
     rows = verdicts()
-    axes = forest(View(contrasts=rows, systems=SYSTEMS)).figure.axes[0]
+    axes = forest(make_view(contrasts=rows, systems=SYSTEMS)).figure.axes[0]
     for system, marker in zip(SYSTEMS[1:], MARKERS[1:], strict=False):
         mine = rows[(rows["system"] == system) & rows["ratio"].notna()]
         assert marked(axes, marker)[:, 0] == pytest.approx(mine["ratio"])
@@ -77,7 +77,7 @@ def test_a_verdict_that_hangs_on_flagged_values_is_marked_and_explained() -> Non
 )
 def test_tiers_stand_best_first_and_share_letters_along_a_line(better: str, ranking: list[str]) -> None:
     rows = contrasts_frame({}, {"system": "lxc", "ratio": 0.998}, {"system": "lxd", "ratio": 1.013})
-    view = View(*WEB, tiers=letters("a", "b", "ab", "a"), contrasts=rows.assign(better=better), systems=SYSTEMS)
+    view = make_view(*WEB, tiers=letters("a", "b", "ab", "a"), contrasts=rows.assign(better=better), systems=SYSTEMS)
     figure = tiers(view).figure
     last = [(line.split() or [""])[-1] for line in texts(figure).splitlines()]
     assert [name for name in last if name in SYSTEMS] == ranking
@@ -91,20 +91,21 @@ def test_tiers_stand_best_first_and_share_letters_along_a_line(better: str, rank
 def test_tiers_caption_counts_cases_without_any_separation() -> None:
     rows = contrasts_frame({}, {"scenario": "users=2000", "level": 2000.0})
     groups = pd.concat([letters("a", "a", "a", "a"), letters("a", "b", "ab", "a", scenario="users=2000")])
-    assert "In 1 of 2 cases no system can be separated" in tiers(View(*WEB, tiers=groups, contrasts=rows)).caption
+    assert "In 1 of 2 cases no system can be separated" in tiers(make_view(*WEB, tiers=groups, contrasts=rows)).caption
 
 
 def test_captions_of_rows_tell_how_the_trials_behind_them_went() -> None:
     table = table_of({"native": [1.0, 2, 3, 4], "docker": [1.5, None, 3, 4]}, workload="web", scenario="users=1000")
     other = table_of({"native": [None]}, workload="web", scenario="users=9")
     table = pd.concat([table.assign(attempt=[0] * 7 + [1]), other], ignore_index=True)
-    view = View(*WEB, tiers=letters("a", "a", "a", "a"), contrasts=contrasts_frame({}), table=table, order="williams")
+    frames = {"tiers": letters("a", "a", "a", "a"), "contrasts": contrasts_frame({}), "table": table}
+    view = make_view(*WEB, **frames, order="williams")
     for draw in (forest, tiers):
         told = draw(view).caption
         assert "ordered by Williams squares" in told
         assert "failed: 1 docker." in told  # and not the trial of the case that is not drawn
         assert told.endswith("Repeated at the end of the same block: 1 docker.")
-    assert "Williams" not in forest(View(contrasts=contrasts_frame({}))).caption
+    assert "Williams" not in forest(make_view(contrasts=contrasts_frame({}))).caption
 
 
 def test_power_curve_goes_through_the_session() -> None:
@@ -112,7 +113,7 @@ def test_power_curve_goes_through_the_session() -> None:
     native = rng.normal(100, 1, 20)
     docker = native * rng.normal(1, 0.03, 20)
     rows = contrasts(table_of({"native": list(native), "docker": list(docker)}), "native", {"": 0.02})
-    figure, told = power(View(*CPU, contrasts=rows))
+    figure, told = power(make_view(*CPU, contrasts=rows))
     curve = next(line for line in figure.axes[0].lines if len(line.get_xdata()) > 5)
     at = list(curve.get_xdata()).index(20)
     mark = marked(figure.axes[0], "s")
@@ -123,7 +124,7 @@ def test_power_curve_goes_through_the_session() -> None:
         assert t_power(np.log1p(percent / 100), sd, n) == pytest.approx(0.8, abs=1e-6)
     assert f"With n = 20 blocks: docker {100 * rows['detectable'].iloc[0]:.2f}".rstrip("0") in told
     with pytest.raises(SchemaError, match="nothing to plan from"):
-        power(View(*CPU, contrasts=rows.assign(detectable=NAN)))
+        power(make_view(*CPU, contrasts=rows.assign(detectable=NAN)))
 
 
 HUGE = {"ratio": 3e5, "ratio_low": 1e-4, "ratio_high": 9e7, "mean": 1e9}
@@ -143,10 +144,10 @@ def test_extreme_rows_are_drawn_whole(name: str, width_mm: float) -> None:
     rows = FRAMES[name]
     groups = pd.concat([letters(*"abcdefgh", scenario=scenario) for scenario in rows["scenario"].unique()])
     for draw in (forest, tiers):
-        view = View(*WEB, tiers=groups, contrasts=rows, systems=NAMES, width_mm=width_mm)
+        view = make_view(*WEB, tiers=groups, contrasts=rows, systems=NAMES, width_mm=width_mm)
         check_paper(draw(view).figure, width_mm)
 
 
 def test_nothing_to_draw_is_said() -> None:
     with pytest.raises(SchemaError, match="no tiers of web speed"):
-        tiers(View("web", "speed", tiers=letters("a", "a", "a", "a"), contrasts=verdicts()))
+        tiers(make_view("web", "speed", tiers=letters("a", "a", "a", "a"), contrasts=verdicts()))

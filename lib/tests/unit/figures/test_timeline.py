@@ -12,7 +12,7 @@ from infrabench.core import SchemaError
 from tests.support.look_at import check_paper, marked, texts
 
 SYSTEMS = ["zfs (user space)", "ceph"]
-HOW = {"zero": "replaced", "origin": "the disk was replaced", "shown": ("lost", "clean")}
+HOW = {"workload": "rebuild", "zero": "replaced", "origin": "the disk was replaced", "shown": ("lost", "clean")}
 
 
 def courses(trials: int = 3, scenarios: tuple[str, ...] = ("2 GB", "4 GB"), systems: list[str] = SYSTEMS) -> tuple:
@@ -54,7 +54,7 @@ def test_what_happened_is_marked_for_each_trial_and_told() -> None:
     first = timeline(*courses(scenarios=("2 GB",)), systems=SYSTEMS, **HOW).figure.axes[0]
     assert sorted(marked(first, "x")[:, 0]) == sorted([15.0, 16.0, 17.0] * 2)
     assert sorted(marked(first, "|")[:, 0]) == [-1.5] * 6
-    told = timeline(*courses(), **HOW).caption
+    told = timeline(*courses(), systems=SYSTEMS, **HOW).caption
     assert "One line for each trial and none for their mean, 3 for each system and scenario" in told
     assert "4 GB, ceph: lost at -1.5 s, clean at 15 to 17 s." in told
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from infrabench import cli
-from infrabench.analysis import figures, history, tables
+from infrabench.analysis import history, tables
 from infrabench.analysis.history import Break, History, describe_history, read_history, unexplained
 from infrabench.analysis.session_data import Session
 from infrabench.core import DesignError
@@ -146,12 +146,6 @@ def test_the_command_says_it_and_writes_table_and_figures(
     assert {path.suffix for path in (out / "tables/history-containers").iterdir()} == {".md", ".csv", ".tex"}
     drawn = {path.name for path in (out / "figures/history-containers").iterdir()}
     assert {"web-requests_per_s-users-1000.pdf", "web-requests_per_s-users-1000-85mm.pdf"} <= drawn
-
-
-def test_its_figure_has_a_panel_for_each_system_and_says_what_changed(found: History) -> None:
-    drawn = figures.history(found, "web", "requests_per_s", "users=1000", width_mm=85)
-    assert len(drawn.figure.axes) == 2
-    assert "docker" in drawn.caption
 
 
 def test_its_status_is_for_a_pipeline(command: Any, capsys: pytest.CaptureFixture[str]) -> None:

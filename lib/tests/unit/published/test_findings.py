@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -65,9 +66,9 @@ def test_no_number_is_typed_in_a_sentence() -> None:
 
 
 def test_a_changed_number_changes_the_sentence() -> None:
-    rows = published()
-    rows.loc[rows["id"] == "A.mail.decrease.docker.000", ["printed", "value"]] = ["3.85", 3.85]
-    changed = audited(known=numbers(rows)).set_index("id")["recomputed"]
+    known, name = numbers(), "A.mail.decrease.docker.000"
+    other = known.rows[name]._replace(printed="3.85", value=3.85)
+    changed = audited(known=replace(known, rows={**known.rows, name: other})).set_index("id")["recomputed"]
     assert changed["A17"].startswith("3.85 - 1.85 = 2.00")
     assert changed["A16"].startswith("The largest value is 3.85 %")
 

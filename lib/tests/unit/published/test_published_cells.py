@@ -9,33 +9,29 @@ import pytest
 
 from infrabench import registry
 from infrabench.analysis import results as analysis
-from infrabench.analysis import session_data
 from infrabench.analysis.published.printed_numbers import numbers
 from infrabench.analysis.tables import notation
 from infrabench.notebook import published_cells, quality_classes
 from infrabench.notebook.published_cells import read_cells
 from tests.support import storage_fixtures
-from tests.support.analysis_fixtures import results_of
+from tests.support.analysis_fixtures import results_in
 from tests.support.analysis_fixtures import table_rows as rows
 from tests.support.runtimes_fixtures import NO_KATA, write_session
 
 KATA = ("containerd-kata", "crio-kata")
 
 
-def results(folder: Path, **how: object) -> analysis.Results:
-    return results_of(write_session(folder / "s", **how), folder / "out")  # type: ignore[arg-type]
-
-
 @pytest.fixture(scope="module")
 def forty(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
     """Kata runs for real, and CRI-O has no room for 40 pods."""
-    return results(tmp_path_factory.mktemp("forty"), profile="forty", not_run={}, fits={"crio-runc": 31})
+    how = {"profile": "forty", "not_run": {}, "fits": {"crio-runc": 31}}
+    return results_in(tmp_path_factory.mktemp("forty"), write_session, **how)
 
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
     """Kata is not installed, and 40 pods are not asked for."""
-    return results(tmp_path_factory.mktemp("quick"))
+    return results_in(tmp_path_factory.mktemp("quick"), write_session)
 
 
 @pytest.mark.parametrize("name", ["containers", "runtimes", "storage"])
@@ -114,7 +110,7 @@ def test_a_ratio_of_two_cells_is_paired_and_compared(forty: analysis.Results) ->
 
 
 def test_what_an_emulator_measured_is_never_compared(tmp_path: Path) -> None:
-    found = results(tmp_path, profile="forty", not_run={}, emulated=KATA)
+    found = results_in(tmp_path, write_session, profile="forty", not_run={}, emulated=KATA)
     told = [row for row in rows(published_cells.ratios(found)) if "kata" in row["printed"]]
     assert {row["agreement"] for row in told} == {"not comparable"}
     assert all("(emulated)" in row["ours"] and "ours is " in row["note"] for row in told)
@@ -142,9 +138,7 @@ def test_the_grades_are_those_of_every_value_and_say_nothing(forty: analysis.Res
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
-    folder = tmp_path_factory.mktemp("stores")
-    session = session_data.open_session(storage_fixtures.write_session(folder / "s"))
-    return analysis.results(session.data, session.table, session.missing, folder / "out")
+    return results_in(tmp_path_factory.mktemp("stores"), storage_fixtures.write_session)
 
 
 def test_every_printed_result_of_the_storage_paper_has_its_place() -> None:

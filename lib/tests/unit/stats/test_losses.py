@@ -10,14 +10,15 @@ import pytest
 from matplotlib.text import Text
 
 from infrabench.analysis import figures, results, tables
-from infrabench.analysis.figures import View, forest
+from infrabench.analysis.figures import forest
 from infrabench.core import STATES
-from infrabench.stats import contrasts, estimates, sites, tiers
+from infrabench.stats import contrasts, diagnostics, estimates, sites, tiers
 from infrabench.stats.intervals import hodges_lehmann
 from infrabench.stats.losses import LOST, unequal_p, worst_ranks
 from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE, WITHIN
 from infrabench_selfcheck.validation.generators import METRIC, WORKLOAD, campaigns_table
 from tests.support.analysis_fixtures import table_of
+from tests.support.look_at import make_view
 
 BY = {"native": 1.0, "docker": 1.0}
 FAILED = {"workload": "web", "metric": "failed_requests", "unit": "1", "better": "lower"}
@@ -60,7 +61,7 @@ def test_a_system_that_loses_its_slowest_third_is_not_called_faster() -> None:
     assert row["n_pairs"] == 21
     assert results.sentence(row) == f"default, docker: not comparable ({row['reason']})."
     assert tables.contrasts_table(found).loc[0, "reason"] == row["reason"]
-    shown = [text.get_text() for text in forest(View(contrasts=found)).figure.axes[0].texts]
+    shown = [text.get_text() for text in forest(make_view(contrasts=found)).figure.axes[0].texts]
     assert any("9 of 30 timed out" in text for text in shown)
 
 
@@ -75,19 +76,19 @@ def test_a_faster_system_that_hangs_in_a_tenth_of_its_trials_is_never_called_fas
     assert lost in results.sentence(row)
     shown = tables.contrasts_table(found)
     assert lost in shown.loc[0, "reason"]
-    assert "3 timeout" in " ".join(tables.results_table(estimates(table), found).iloc[0].astype(str))
+    whole_row = tables.results_table(estimates(table), found, diagnostics(table)).iloc[0]
+    assert "3 timeout" in " ".join(whole_row.astype(str))
     for width_mm in (174, 85):
-        texts = [text.get_text() for text in forest(View(contrasts=found, width_mm=width_mm)).figure.findobj(Text)]
+        texts = [text.get_text() for text in forest(make_view(contrasts=found, width_mm=width_mm)).figure.findobj(Text)]
         assert f"{tables.ruled_out_label(row)} ‡" in texts
         assert f"default docker: {lost}" in " ".join(" ".join(texts).split())
-    assert "‡: with lost trials" in forest(View(contrasts=found)).caption
-    drawn = figures.tiers(View("sysbench-cpu", "events_per_s", tiers=tiers(table), contrasts=found)).figure.findobj(
-        Text
-    )
+    assert "‡: with lost trials" in forest(make_view(contrasts=found)).caption
+    view = make_view("sysbench-cpu", "events_per_s", tiers=tiers(table), contrasts=found)
+    drawn = figures.tiers(view).figure.findobj(Text)
     assert f"default docker: {lost}" in " ".join(" ".join(text.get_text() for text in drawn).split())
     whole = contrasts(table_of(values), "native", {"": 0.02})
-    assert "‡" not in forest(View(contrasts=whole)).caption + "".join(
-        text.get_text() for text in forest(View(contrasts=whole)).figure.findobj(Text)
+    assert "‡" not in forest(make_view(contrasts=whole)).caption + "".join(
+        text.get_text() for text in forest(make_view(contrasts=whole)).figure.findobj(Text)
     )
 
 
