@@ -16,7 +16,7 @@ from infrabench.machines.hosts.host import LocalHost
 from tests.support import parameters
 from tests.support.captures import GOOD, label, read, with_stdout
 from tests.support.checks import check_each
-from tests.support.workloads import Change, captured, changed, measured, planned, refused, replaced
+from tests.support.workloads import captured, measured, planned, refused, replaced
 
 
 def test_the_output_of_other_parameters_is_refused() -> None:
