@@ -8,7 +8,6 @@ Units in data are SI base units, named in the suffix: ``duration_s``, ``memory_b
 
 from __future__ import annotations
 
-from infrabench.core.digests import canonical, digest
 from infrabench.core.errors import (
     LONGEST_NAME,
     CommandFailed,
@@ -25,20 +24,11 @@ from infrabench.core.errors import (
     SiteError,
     unknown_name,
 )
-from infrabench.core.hosts import Host, Result, Stream, Target, plain
+from infrabench.core.hosts import Host, Machines, Result, Site, Stream, Target, plain
 from infrabench.core.request import Request
-from infrabench.core.sites import Machines, Site
 from infrabench.core.studies import PROFILES, Case, Guards, Profile, Stopping, Study, Variant
-from infrabench.core.systems import (
-    Deployment,
-    DeploySpec,
-    Limits,
-    System,
-    Versioned,
-    order_systems,
-    split_version,
-)
-from infrabench.core.trials import STATES, State, Trial, TrialRecord, trial_id
+from infrabench.core.systems import Deployment, DeploySpec, Limits, System, Versioned, order_systems, split_version
+from infrabench.core.trials import STATES, State, Trial, TrialRecord, canonical, digest, trial_id
 from infrabench.core.workloads import (
     UNITS,
     Capture,

@@ -7,13 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from infrabench.core.errors import NotRunnable, ProvisionError
-from infrabench.core.hosts import Host, Target
-
-if TYPE_CHECKING:
-    from infrabench.core.sites import Site
+from infrabench.core.hosts import Host, Site, Target
 
 
 @dataclass(frozen=True, slots=True)

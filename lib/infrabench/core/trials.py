@@ -1,20 +1,31 @@
-"""Trials, planned and recorded, and their JSON."""
+"""Trials, planned and recorded, and their JSON: one text for equal data, whose digest is an id."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from types import NoneType
 from typing import Any, Literal, TypeVar
 
-from infrabench.core.digests import digest
 from infrabench.core.errors import LedgerError
 from infrabench.core.names import is_label, is_name
 from infrabench.core.studies import MOST_ROUNDS
 from infrabench.core.workloads import Measurement
 
 T = TypeVar("T")
+
+
+def canonical(data: Any) -> str:
+    """Return the one JSON text of `data`: sorted keys, no spaces, so that equal data have equal bytes."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest(data: Any, length: int = 16) -> str:
+    """Return the first `length` hex digits of the SHA-256 of `canonical(data)`."""
+    return hashlib.sha256(canonical(data).encode()).hexdigest()[:length]
 
 
 @dataclass(frozen=True, slots=True)

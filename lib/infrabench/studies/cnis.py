@@ -73,6 +73,7 @@ PODS = (
     Case("pod-network", "multus", {"multus": True}, seconds=POD_S),
     Case("pod-network", "plain", {"multus": False}, seconds=POD_S),
 )
+STREAMS = (_tcp(NODE), _tcp(NODES), *(_tcp(NODES, way) for way in ("second", "service", "plain", "policy")))
 OF_THE_PAPER = ("flannel", "cilium", "bridge", "host")  # and two points of reference
 OPTIONS = (
     "flannel-direct", "flannel-nftables", "flannel-1000-services", "flannel-nftables-1000-services",
@@ -83,9 +84,7 @@ SMOKE = Profile(
     blocks=2,
     systems=OF_THE_PAPER,
     cases=(
-        _tcp(NODE),
-        _tcp(NODES),
-        *(_tcp(NODES, way) for way in ("second", "service", "plain", "policy")),
+        *STREAMS,
         _udp(NODES, "100M"),
         _rr("tcp", NODES),
         _rr("tcp", NODES, "one-cpu"),
@@ -100,9 +99,7 @@ QUICK = Profile(
     deployments=6,
     systems=("flannel", "cilium", "host"),
     cases=(
-        _tcp(NODE),
-        _tcp(NODES),
-        *(_tcp(NODES, way) for way in ("second", "service", "plain", "policy")),
+        *STREAMS,
         *(_udp(place, rate) for place in (NODE, NODES) for rate in ("100M", "max")),
         _rr("tcp", NODE),
         _rr("tcp", NODES),
@@ -173,30 +170,19 @@ STUDY = Study(
     baseline="flannel",
     systems=(*OF_THE_PAPER, *OPTIONS),
     profiles={
-        "smoke": SMOKE,
-        "quick": QUICK,
-        "factors": FACTORS,
-        "services": SERVICES,
-        "migrated": MIGRATED,
-        "paper": PAPER,
+        "smoke": SMOKE, "quick": QUICK, "factors": FACTORS, "services": SERVICES, "migrated": MIGRATED, "paper": PAPER,
     },
     # Of one pod. No CPU list: what a CNI does is done by the nodes' kernel and daemons, outside any pod.
     limits=Limits(memory_bytes=512 * MIB),
     primary=(("iperf3", "throughput_bit_per_s"), ("netperf", "latency_mean_s"), ("iperf3", "cpu_s_per_B")),
     margins={
         "": 0.05,  # throughput, CPU, mean and median of the latency
-        "latency_p90_s": 0.10,
-        "latency_p99_s": 0.10,
-        "setup_s": 0.10,
-        "teardown_s": 0.10,
-        "agents_cpu_percent": 0.20,
-        "operator_cpu_percent": 0.20,
-        "jitter_s": 0.20,
-        "loss_percent": 0.20,
-        "retransmits": 0.20,
+        **dict.fromkeys(("latency_p90_s", "latency_p99_s", "setup_s", "teardown_s"), 0.10),
+        **dict.fromkeys(("agents_cpu_percent", "operator_cpu_percent"), 0.20),
+        **dict.fromkeys(("jitter_s", "loss_percent", "retransmits"), 0.20),
     },
     # A thawed cluster catches up on its own timers: for a moment more of its threads are ready to run than there are
     # processors. That is the system's own load and not a neighbour's. Pods have no CPU quota that could throttle them.
     guards=Guards(runnable_per_cpu=8.0, throttled_periods=None),
     deploy_s=18.0,  # a cluster of three nodes with its CNI; the host is there already
-)
+)  # fmt: skip

@@ -130,17 +130,9 @@ STUDY = Study(
     primary=(("sysbench-cpu", "events_per_s"), ("stream", "triad_B_per_s"), ("web", "requests_per_s")),
     margins={
         "": 0.02,  # throughput, time, CPU
-        "copy_B_per_s": 0.01,
-        "scale_B_per_s": 0.01,
-        "add_B_per_s": 0.01,
-        "triad_B_per_s": 0.01,
-        "latency_avg_s": 0.05,
-        "latency_p50_s": 0.05,
-        "first_byte_s": 0.05,
-        "latency_p95_s": 0.10,
-        "latency_p99_s": 0.10,
-        "write_latency_p99_s": 0.10,
-        "read_latency_p99_s": 0.10,
+        **dict.fromkeys(("copy_B_per_s", "scale_B_per_s", "add_B_per_s", "triad_B_per_s"), 0.01),
+        **dict.fromkeys(("latency_avg_s", "latency_p50_s", "first_byte_s"), 0.05),
+        **dict.fromkeys(("latency_p95_s", "latency_p99_s", "write_latency_p99_s", "read_latency_p99_s"), 0.10),
         "sustained_per_s": 0.05,
     },
 )

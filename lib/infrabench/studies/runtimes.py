@@ -101,23 +101,14 @@ STUDY = Study(
     # Of one pod. No CPU list: pods share the node's processors, and how they do is part of the question.
     limits=Limits(memory_bytes=256 * MIB),
     primary=(
-        ("pods-netperf", "throughput_bit_per_s"),
-        ("pods-stream", "copy_B_per_s"),
-        ("pods-startup", "all_ready_s"),
+        ("pods-netperf", "throughput_bit_per_s"), ("pods-stream", "copy_B_per_s"), ("pods-startup", "all_ready_s"),
     ),
     margins={
         "": 0.05,  # throughput, bandwidth, CPU, mean and median of the latency, memory
         "latency_p99_s": 0.10,
         # a kubelet looks at its pods in steps of its own, which are long beside a runtime's part of a start
-        "all_ready_s": 0.10,
-        "ready_s": 0.10,
-        "first_instruction_s": 0.10,
-        "runtime_s": 0.10,
-        "sandbox_s": 0.10,
-        "create_s": 0.10,
-        "start_s": 0.10,
-        "stop_s": 0.10,
-        "teardown_s": 0.10,
+        **dict.fromkeys(("all_ready_s", "ready_s", "first_instruction_s"), 0.10),
+        **dict.fromkeys(("runtime_s", "sandbox_s", "create_s", "start_s", "stop_s", "teardown_s"), 0.10),
         "lowest_share": 0.10,
     },
     # How many tasks are ready to run is read just before a trial. Then the pods that the trial before it started or
@@ -126,4 +117,4 @@ STUDY = Study(
     # pod. Above it a neighbour's load is still seen. Pods have no CPU quota that could throttle them.
     guards=Guards(runnable_per_cpu=16.0, throttled_periods=None),
     deploy_s=14.0,  # a cluster of two nodes
-)
+)  # fmt: skip

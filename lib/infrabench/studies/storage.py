@@ -113,16 +113,15 @@ def _requests(of: Sizes) -> Iterator[Case]:
         params = {"pattern": pattern, "mode": mode, "path": path, "area_bytes": of.area_bytes}
         params |= {"seconds": of.run_s, "ramp_s": of.ramp_s}
         took = SERVE_S + fill_s + of.ramp_s + of.run_s
-        group = _placed("single requests", placement)
-        yield _case("fio-4k", _placed(name, placement), params, took, of.area_bytes, placement, group=group)
+        yield _case("fio-4k", name, params, took, of.area_bytes, placement, group="single requests")
 
 
 def _copies(of: Sizes) -> Iterator[Case]:
     for placement, mode in product(of.placements, of.copy_modes):
         params = {"files": FILES, "total_bytes": of.copy_bytes, "mode": mode}
         took = MOUNT_S + of.copy_bytes / COPY_B_PER_S
-        name = _placed(f"{FILES} files {mode}", placement)
-        yield _case("file-copy", name, params, took, of.area_bytes + _on_files(of.copy_bytes), placement)
+        size = of.area_bytes + _on_files(of.copy_bytes)
+        yield _case("file-copy", f"{FILES} files {mode}", params, took, size, placement)
 
 
 def _databases(of: Sizes) -> Iterator[Case]:
@@ -130,7 +129,7 @@ def _databases(of: Sizes) -> Iterator[Case]:
     for placement, (test, mode) in product(of.placements, of.tests):
         params = {"test": test, "mode": mode, "rows": of.rows, "seconds": of.oltp_s}
         took = MOUNT_S + DATABASE_S + of.rows / 50_000 + of.oltp_s
-        yield _case("oltp", _placed(f"{TESTS[test]} {mode}", placement), params, took, of.area_bytes + size, placement)
+        yield _case("oltp", f"{TESTS[test]} {mode}", params, took, of.area_bytes + size, placement)
 
 
 def _rebuilds(of: Sizes) -> Iterator[Case]:
@@ -156,17 +155,14 @@ def _damages(of: Sizes) -> Iterator[Case]:
         yield _case("integrity", DAMAGE[damage], params, took, of.area_bytes + _on_files(of.damage_bytes))
 
 
-def _placed(name: str, placement: str) -> str:
-    return name if placement == "same-node" else f"{name} {placement}"
-
-
 def _case(
     workload: str, scenario: str, params: dict[str, Any], took: float, disk_bytes: int, placement: str = "same-node",
-    **more: Any,
+    group: str = "", **more: Any,
 ) -> Case:  # fmt: skip
     if placement != "same-node":
+        scenario, group = (f"{name} {placement}" if name else "" for name in (scenario, group))
         params, took = {**params, "placement": placement}, took + SERVE_S
-    return Case(workload, scenario, params, seconds=round(took, 1), disk_bytes=disk_bytes, **more)
+    return Case(workload, scenario, params, seconds=round(took, 1), disk_bytes=disk_bytes, group=group, **more)
 
 
 def _on_files(size: int) -> int:
@@ -216,14 +212,8 @@ STUDY = Study(
     primary=(("fio-4k", "iops"), ("oltp", "transactions_per_s"), ("rebuild", "rebuild_s")),
     margins={
         "": 0.05,  # rates, CPU time
-        "latency_mean_s": 0.10,
-        "latency_p50_s": 0.10,
-        "latency_p95_s": 0.10,
-        "latency_p99_s": 0.10,
-        "latency_p999_s": 0.10,
-        "noticed_s": 0.10,
-        "rebuild_s": 0.10,
-        "rebuild_B_per_s": 0.10,
+        **{f"latency_{name}_s": 0.10 for name in ("mean", "p50", "p95", "p99", "p999")},
+        **dict.fromkeys(("noticed_s", "rebuild_s", "rebuild_B_per_s"), 0.10),
     },
     # What is ready to run is read just before a trial. A store that was frozen a moment ago, or has just lost a disk,
     # then still does what it put off: tens of threads of the system itself, gone soon. Daemons have no CPU quota.

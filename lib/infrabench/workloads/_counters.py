@@ -1,18 +1,19 @@
 """What the kernel's counters say about a transfer: which devices carried it, and what CPU time it took.
 
-All functions are pure: text of ``/proc/net/dev`` and ``/proc/stat`` in, numbers out. A counter that went backwards (a
+Parsing is pure: text of ``/proc/net/dev`` and ``/proc/stat`` in, numbers out. A counter that went backwards (a
 reboot, a device made anew) and a device that is not there are `ParseError`; a counter that contradicts what a trial
 claims about its path is `NotAsClaimed`.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from infrabench.core import Capture, NotAsClaimed, ParseError
+from infrabench.core import Capture, NotAsClaimed, ParseError, Target
 from infrabench.workloads._parse import json_object, one
 
 TOOL = "witness"
@@ -149,6 +150,12 @@ def counted_s(text: str, counters: int) -> float:
     if len(nanoseconds) + len(microseconds) != counters:
         raise ParseError(TOOL, f"expected {counters} CPU counters", head)
     return sum(map(int, nanoseconds)) / 1e9 + sum(map(int, microseconds)) / 1e6
+
+
+def reading(node: Target, counters: Sequence[str], *files: str) -> tuple[str, ...]:
+    """Return the command that reads a node's `counters` of CPU time, devices and `files`, and claims which it has."""
+    claim = {"node": node.role, "devices": dict(node.devices), "counters": len(counters)}
+    return ("env", CLAIM + json.dumps(claim, sort_keys=True), "cat", *counters, "/proc/net/dev", *files)
 
 
 def claimed(capture: Capture, step: str) -> Mapping[str, Any]:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from statistics import fmean
 from typing import Any, Literal
 
+import numpy as np
+
 from infrabench.core import ParseError, Result
-from infrabench.workloads._parse import at, equal, json_object, positive, text, value, within
+from infrabench.workloads._parse import at, equal, items, json_object, positive, text, value, within
 
 TOOL = "fio"
 REMARKS = r"\A(?:fio: .*\n)*"  # stand before the report: that it is connected, what failed
@@ -65,15 +68,13 @@ def checked(
 
     `ParseError` when it failed, was asked for something else, or is not one of so many.
     """
-    jobs = at(TOOL, report, "jobs")
-    equal(TOOL, "number of jobs", len(jobs) if isinstance(jobs, list) else jobs, count)
+    jobs = items(TOOL, report, "jobs")
+    equal(TOOL, "number of jobs", len(jobs), count)
     equal(TOOL, "name of the job", at(TOOL, jobs, place, "jobname"), name)
     equal(TOOL, f"error of job {name}", at(TOOL, jobs, place, "error"), 0)
     for option, given in asked.items():
         equal(TOOL, f"option {option}", at(TOOL, jobs, place, "job options", option), str(given))
-    found = at(TOOL, jobs, place)
-    if not isinstance(found, dict):
-        raise ParseError(TOOL, "the job is no object", str(found))
+    found: Mapping[str, Any] = jobs[place]
     return found
 
 
@@ -138,13 +139,11 @@ def rates(rows: Sequence[tuple[float, int]], most: int) -> Sequence[float]:
 
     There are no more parts than rows; in between requests are taken as evenly spread.
     """
-    ends, counts = [0.0], [0.0]
-    for end, count in rows:
-        ends.append(end)
-        counts.append(counts[-1] + count)
+    ends, counts = zip(*rows, strict=True)
     parts = min(most, len(rows))
     width = ends[-1] / parts
-    reached = [_between(ends, counts, width * part) for part in range(parts + 1)]
+    borders = [width * part for part in range(parts + 1)]
+    reached = np.interp(borders, [0.0, *ends], [0.0, *accumulate(counts)]).tolist()
     return [(b - a) / width for a, b in pairwise(reached)]
 
 
@@ -159,7 +158,7 @@ def steady(parts: Sequence[float]) -> bool:
     if len(parts) < LEAST_PARTS:
         raise ParseError(TOOL, f"{len(parts)} parts are too few to tell whether a run is steady", str(parts))
     half = len(parts) // 2
-    first, second = math.fsum(parts[:half]) / half, math.fsum(parts[-half:]) / half
+    first, second = fmean(parts[:half]), fmean(parts[-half:])
     return abs(second - first) <= LARGEST_STEP * first and trend(parts) > LEAST_P
 
 
@@ -173,17 +172,8 @@ def trend(series: Sequence[float]) -> float:
     """
     count = len(series)
     score = sum((b > a) - (b < a) for i, a in enumerate(series) for b in series[i + 1 :])
-    ties = [list(series).count(each) for each in set(series)]
-    variance = (count * (count - 1) * (2 * count + 5) - sum(t * (t - 1) * (2 * t + 5) for t in ties)) / 18
+    ties = sum(t * (t - 1) * (2 * t + 5) for t in Counter(series).values())
+    variance = (count * (count - 1) * (2 * count + 5) - ties) / 18
     if not variance:
         return 1.0
     return math.erfc(max(abs(score) - 1, 0) / math.sqrt(2 * variance))
-
-
-def _between(ends: Sequence[float], counts: Sequence[float], at_s: float) -> float:
-    """Return the count at a time, on straight lines between the ends."""
-    index = min(bisect_left(ends, at_s), len(ends) - 1)
-    if not index:
-        return counts[0]
-    share = (at_s - ends[index - 1]) / (ends[index] - ends[index - 1])
-    return counts[index - 1] + min(share, 1.0) * (counts[index] - counts[index - 1])

@@ -28,10 +28,7 @@ from infrabench.workloads._parse import lower, positive, whole
 
 CPUS = {"free": None, "apart": "1,0", "one": "0,0"}  # processors of client and server, as iperf3 and netperf take them
 PLACEMENTS = {"same-node": "near", "two-nodes": "far"}
-CPU_METRICS = {
-    **{f"{who}cpu_s_per_B": "quantity" for who in ("", "sender_", "receiver_")},
-    "cpu_percent": "quantity",
-}
+CPU_METRICS = dict.fromkeys(("cpu_s_per_B", "sender_cpu_s_per_B", "receiver_cpu_s_per_B", "cpu_percent"), "quantity")
 INTERFACES = ("primary", "second", "service")
 PATH = {
     "placement": Param("two-nodes", choices=tuple(PLACEMENTS), meaning="where both ends are"),
@@ -125,20 +122,16 @@ def around(found: Ends, params: Params, server: Sequence[str], tool: Step) -> tu
     name = server[0]
     mark = ("sh", f"/tmp/infrabench-{name}-{params['port']}.pid", name)
     start = ("env", claim, "sh", "-c", START, *mark, f"{params['port']:04X}", *server)
-    read = {key: _reading(node) for key, node in found.nodes.items()}
+
+    def read(when: str, phase: Any) -> list[Step]:
+        argv = {key: _counters.reading(node, node.counters, "/proc/stat") for key, node in found.nodes.items()}
+        return [Step(f"{key}-{when}", found.nodes[key].role, argv[key], timeout_s=15.0, phase=phase) for key in argv]
+
     return (
         Step("start", found.server.role, start, timeout_s=15.0, phase="prepare", until_ok_s=READY_S),
-        *(
-            Step(f"{key}-before", found.nodes[key].role, read[key], timeout_s=15.0, phase="prepare")
-            for key in reversed(NODES)
-            if key in read
-        ),
+        *reversed(read("before", "prepare")),
         tool,
-        *(
-            Step(f"{key}-after", found.nodes[key].role, read[key], timeout_s=15.0, phase="cleanup")
-            for key in NODES
-            if key in read
-        ),
+        *read("after", "cleanup"),
         Step("stop", found.server.role, ("sh", "-c", STOP, *mark), timeout_s=15.0, phase="cleanup"),
     )
 
@@ -214,16 +207,3 @@ def _claim(found: Ends, params: Params) -> Mapping[str, Any]:
         "placement": params["placement"], "interface": params["interface"], "nodes": len(found.nodes),
         "device": used, "devices": {name: name == used for name in names},
     }  # fmt: skip
-
-
-def _reading(node: Target) -> tuple[str, ...]:
-    """Return the command that reads a node: its CPU counters, devices, and at the end ``/proc/stat``."""
-    claim = {"node": node.role, "devices": dict(node.devices), "counters": len(node.counters)}
-    return (
-        "env",
-        _counters.CLAIM + json.dumps(claim, sort_keys=True),
-        "cat",
-        *node.counters,
-        "/proc/net/dev",
-        "/proc/stat",
-    )

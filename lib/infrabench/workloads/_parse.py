@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from infrabench.core import Capture, DesignError, Measurement, Measurements, Params, ParseError, Result, plain
@@ -97,7 +98,8 @@ def json_object(tool: str, output: str) -> Mapping[str, Any]:
     """
     if len(output) > LARGEST_REPORT:
         raise ParseError(tool, f"JSON of {len(output)} characters, more than a report has", output)
-    if _is_deep(output):
+    depths = accumulate(1 if bracket[0] in "[{" else -1 for bracket in re.finditer(r"[\[\]{}]", output))
+    if any(depth > DEEPEST for depth in depths):
         raise ParseError(tool, f"JSON of more than {DEEPEST} levels", output)
     try:
         data = json.loads(output, object_pairs_hook=_each_once)
@@ -187,10 +189,9 @@ def lower(unit: str, **values: float) -> Measurements:
 
 
 def at_least(name: str, quantity: float, lowest: float) -> None:
-    """Raise `DesignError` when a parameter is below what the tool takes."""
-    is_number = isinstance(quantity, int | float) and not isinstance(quantity, bool)
-    if not is_number or not lowest <= quantity < LARGEST:
-        raise DesignError(f"{name} must be at least {lowest:g}, not {repr(quantity)[:60]}")
+    """Raise `DesignError` when a parameter is below what another one makes the tool take."""
+    if quantity < lowest:
+        raise DesignError(f"{name} must be at least {lowest:g}, not {quantity}")
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -200,12 +201,3 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             if said != found[key]:
                 raise ValueError(f"{key!r} is there twice and differs")
     return found
-
-
-def _is_deep(output: str) -> bool:
-    depth = 0
-    for bracket in re.finditer(r"[\[\]{}]", output):
-        depth += 1 if bracket[0] in "[{" else -1
-        if depth > DEEPEST:
-            return True
-    return False

@@ -237,10 +237,7 @@ def shares(name: str, unit: str, done: Sequence[float], span_s: float, one: str 
     """
     total = positive(TOOL, name, math.fsum(done) / positive(TOOL, "time", span_s))
     lowest_share = min(done) * len(done) / math.fsum(done)
-    return (
-        *higher(unit, **{name: total, f"{one}_{name}": total / len(done)}),
-        *higher("1", lowest_share=lowest_share),
-    )
+    return (*higher(unit, **{name: total, f"{one}_{name}": total / len(done)}), *higher("1", lowest_share=lowest_share))
 
 
 def _given(argv: Sequence[str]) -> tuple[float, list[str]]:

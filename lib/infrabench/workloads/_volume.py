@@ -18,7 +18,6 @@ Where the client is on another machine, the busy seconds of that one are the cli
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -34,7 +33,6 @@ from infrabench.core import (
     Roles,
     Step,
     Steps,
-    Target,
     find_missing,
 )
 from infrabench.workloads import _counters
@@ -93,11 +91,6 @@ def area_bytes(size: int) -> int:
     return (size + size // 10) // MIB * MIB + SPARE_BYTES
 
 
-def usage(roles: Roles, when: str, phase: PHASE = "measure") -> Step:
-    """Return the step that reads what the store has used so far; `used` reads two of them."""
-    return verb(roles, ("usage",), phase, f"usage-{when}")
-
-
 def rescue(roles: Roles) -> tuple[Step, Step]:
     """Return what happens to the store of a trial that failed: what is known of it is kept, and it is made anew."""
     return (verb(roles, ("evidence",), "rescue"), verb(roles, ("remake",), "rescue", "rescue-remake"))
@@ -114,53 +107,51 @@ class Client:
     def is_apart(self) -> bool:
         return self.role == "client"
 
+    @property
+    def _store(self) -> str:
+        """What the store's program is called in its life cycle: apart, it listens to the client's node."""
+        return "store-listens" if self.is_apart else "store"
+
+    def _own(self, words: Sequence[object], phase: PHASE, step: str = "") -> Steps:
+        """Return the step in which the client's own program does `words`, where it is apart; else none."""
+        name = f"client-{step or words[0]}"
+        return (verb(self.roles, words, phase, name, role="client"),) if self.is_apart else ()
+
     def lifecycle(self, key: str, otherwise: str) -> tuple[str, ...]:
         """Return what the client has to reach the volume by, see `lifecycle`."""
         return lifecycle(self.roles, key, otherwise, self.role)
 
     def serve(self, mode: str) -> Steps:
         """Return the steps after which the volume is served where the client is."""
-        if not self.is_apart:
-            return (verb(self.roles, ("serve", mode), "prepare"),)
-        return (
-            verb(self.roles, ("serve", mode), "prepare", store="store-listens"),
-            verb(self.roles, ("serve", mode), "prepare", "client-serve", role="client"),
-        )
+        served = verb(self.roles, ("serve", mode), "prepare", store=self._store)
+        return (served, *self._own(("serve", mode), "prepare"))
 
     def fill(self, size: int) -> Step:
         """Return the step that fills the raw area, from the store's own node, where it is served."""
-        store = "store-listens" if self.is_apart else "store"
-        return verb(self.roles, ("fill", size), "prepare", moved_bytes=size, store=store)
+        return verb(self.roles, ("fill", size), "prepare", moved_bytes=size, store=self._store)
 
     def mount(self, mode: str, size: int) -> Steps:
         """Return the steps after which the file area is mounted where the client is."""
         step = verb(self.roles, ("mount", mode, size), "prepare", moved_bytes=size, role=self.role)
-        served = verb(self.roles, ("serve", mode), "prepare", store="store-listens") if self.is_apart else None
-        return (step,) if served is None else (served, step)
+        return (verb(self.roles, ("serve", mode), "prepare", store=self._store), step) if self.is_apart else (step,)
 
     def drop(self, phase: PHASE = "prepare", step: str = "drop") -> Steps:
         """Return the steps that make all cold: first what the client holds, then the store."""
-        if not self.is_apart:
-            return (verb(self.roles, ("drop",), phase, step),)
-        return (
-            verb(self.roles, ("drop",), phase, f"client-{step}", role="client"),
-            verb(self.roles, ("drop",), phase, step, store="store-listens"),
-        )
+        return (*self._own(("drop",), phase, step), verb(self.roles, ("drop",), phase, step, store=self._store))
 
     def read(self, when: str) -> Steps:
         """Return the steps that read usage, and apart the devices on the way; `when` begins ``before`` or ``after``."""
-        if not self.is_apart:
-            return (usage(self.roles, when),)
-        steps = (*self.read_link(when), verb(self.roles, ("usage",), "measure", f"usage-{when}", store="store-listens"))
+        steps = (*self.read_link(when), verb(self.roles, ("usage",), "measure", f"usage-{when}", store=self._store))
         return steps if when.startswith("before") else steps[::-1]
 
     def read_link(self, when: str, phase: PHASE = "measure") -> Steps:
         """Return the steps that read the devices on the way and what the client has used; none on the same node."""
         if not self.is_apart:
             return ()
+        links = {role: _counters.reading(self.roles[role], ()) for role in ("server", "client")}
         return (
-            *(Step(f"link-{role}-{when}", role, _link(self.roles[role]), 15.0, phase) for role in ("server", "client")),
-            verb(self.roles, ("usage",), phase, f"client-usage-{when}", role="client"),
+            *(Step(f"link-{role}-{when}", role, argv, timeout_s=15.0, phase=phase) for role, argv in links.items()),
+            *self._own(("usage",), phase, f"usage-{when}"),
         )
 
     def command(self, argv: Sequence[str]) -> tuple[str, ...]:
@@ -173,13 +164,7 @@ class Client:
 
     def rescue(self) -> Steps:
         """Return what happens to the store of a trial that failed, see `rescue`, and before it to its client."""
-        if not self.is_apart:
-            return rescue(self.roles)
-        return (
-            verb(self.roles, ("evidence",), "rescue", "client-evidence", role="client"),
-            verb(self.roles, ("remake",), "rescue", "client-remake", role="client"),
-            *rescue(self.roles),
-        )
+        return (*self._own(("evidence",), "rescue"), *self._own(("remake",), "rescue"), *rescue(self.roles))
 
 
 def place_client(params: Params, roles: Roles) -> Client:
@@ -189,11 +174,6 @@ def place_client(params: Params, roles: Roles) -> Client:
     if "store-listens" not in roles["server"].lifecycle:
         raise NotRunnable(NO_CLIENT)
     return Client(roles, "client")
-
-
-def _link(target: Target) -> tuple[str, ...]:
-    claim = {"node": target.role, "devices": dict(target.devices), "counters": 0}
-    return ("env", _counters.CLAIM + json.dumps(claim, sort_keys=True), "cat", "/proc/net/dev")
 
 
 def check_link(capture: Capture, before: str, after: str, received_bytes: float = 0, sent_bytes: float = 0) -> None:

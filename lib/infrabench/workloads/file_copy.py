@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infrabench.core import Capture, DesignError, Measurements, NotAsClaimed, Param, Params, Roles, Step, Steps
-from infrabench.workloads import _fio_report, _volume
+from infrabench.workloads import _fio_report, _volume, fio
 from infrabench.workloads._parse import MIB, equal, higher, lower
 
-VERSION = ("fio", "--version"), r"^fio-(\S+)$"
+VERSION = fio.VERSION
 PARAMS = {
     "files": Param(44, least=1, meaning="number of files"),
     "total_bytes": Param(4_000_000_000, least=MIB, unit="B", meaning="size of all files together"),
@@ -28,15 +28,14 @@ PARAMS = {
     "placement": _volume.PLACEMENT,
 }
 TOOL = "fio"
-READS = ("3.33", "3.39")
+READS = fio.READS
 PIECE = MIB
-WAYS: tuple[_fio_report.WAY, _fio_report.WAY] = ("write", "read")
 SUMS = ("--verify=crc32c", f"--verify_interval={PIECE}")
 supported = _volume.needing(TOOL)
 METRICS = {
-    **{f"{way}_B_per_s": "fixed-work rate" for way in WAYS},
-    **{f"{way}_{who}_cpu_s_per_B": "quantity" for way in WAYS for who in ("storage", "client")},
-    **{f"{way}_cpu_percent": "quantity" for way in WAYS},
+    **{f"{way}_B_per_s": "fixed-work rate" for way in fio.WAYS},
+    **{f"{way}_{who}_cpu_s_per_B": "quantity" for way in fio.WAYS for who in ("storage", "client")},
+    **{f"{way}_cpu_percent": "quantity" for way in fio.WAYS},
 }
 
 
@@ -69,7 +68,7 @@ def parse(capture: Capture) -> Measurements:
     """Return rates and CPU time for each byte; `NotAsClaimed` when less was read or written than all files hold."""
     _done(capture, "compare")
     found: Measurements = ()
-    for way in WAYS:
+    for way in fio.WAYS:
         report, spent = _done(capture, way), _volume.used(capture, f"before-{way}", f"after-{way}")
         moved = {"received_bytes" if way == "read" else "sent_bytes": report.bytes}
         _volume.check_link(capture, f"before-{way}", f"after-{way}", **moved)

@@ -21,12 +21,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infrabench.core import Capture, DesignError, Measurements, Param, Params, ParseError, Roles, Step, Steps
-from infrabench.workloads import _fio_report, _volume
+from infrabench.workloads import _fio_report, _volume, fio
 from infrabench.workloads._parse import GIB, KIB, at_least, equal, higher, lower, positive, text, value
 
-VERSION = ("fio", "--version"), r"^fio-(\S+)$"
+VERSION = fio.VERSION
 TOOL = "fio"
-READS = ("3.33", "3.39")
+READS = fio.READS
 PATTERNS = ("read", "write", "randread", "randwrite")
 ENGINES = {"nbd": "nbd", "rbd": "rbd", "kernel": "libaio"}  # of each path
 PARAMS = {

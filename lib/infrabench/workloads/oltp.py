@@ -30,7 +30,7 @@ from infrabench.workloads import _volume, sysbench_cpu
 from infrabench.workloads._parse import MIB, NUMBER, Field, equal, higher, lower, one, positive, read_fields, text
 
 TOOL = "sysbench"
-READS = ("1.0.20",)
+READS = sysbench_cpu.READS
 TESTS = ("oltp_read_write", "oltp_read_only")
 PARAMS = {
     "test": Param("oltp_read_write", choices=TESTS, meaning="sysbench's test"),

@@ -34,9 +34,7 @@ from infrabench.core import (
 from infrabench.workloads._parse import lower, number, positive, text
 
 PROGRAMS: Mapping[str, Mapping[str, str]] = {}
-PARAMS = {
-    "multus": Param(True, meaning="Multus is the plugin of the node while the pod is made"),
-}
+PARAMS = {"multus": Param(True, meaning="Multus is the plugin of the node while the pod is made")}
 TOOL = "runtime metrics"
 READS = (
     "containerd://v2.1.6", "containerd://2.1.6+unknown", "containerd://2.4.2+unknown",

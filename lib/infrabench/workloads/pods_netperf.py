@@ -16,23 +16,21 @@ runs. ``netperf`` describes the tool, `_pods` the pods and ``cpu_percent``.
 from __future__ import annotations
 
 import math
+from statistics import fmean
 
 from infrabench.core import Capture, Measurements, Param, Params, ParseError, Roles, Steps
 from infrabench.workloads import _pods, netperf
 from infrabench.workloads._parse import higher, lower, text
 
 VERSION = netperf.VERSION
-READS = ("2.7.0", "2.7.1")
+READS = netperf.READS
 TESTS = ("TCP_STREAM", "TCP_RR")
 PARAMS = {
     **_pods.PODS,
     "test": Param("TCP_STREAM", choices=TESTS, meaning="netperf's test"),
-    "seconds": Param(5, least=1, unit="s", meaning="length of the run"),
+    "seconds": netperf.PARAMS["seconds"],
     "load": Param("pairs", choices=tuple(_pods.LOADS), meaning="whether every pair of pods works, or the first alone"),
-    "request_bytes": Param(1, least=1, unit="B", meaning="size of a request"),
-    "response_bytes": Param(1, least=1, unit="B", meaning="size of an answer"),
-    "port": Param(12865, least=1, most=65535, meaning="port of control"),
-    "data_port": Param(12866, least=1, most=65535, meaning="port of the data, another one"),
+    **{name: netperf.PARAMS[name] for name in ("request_bytes", "response_bytes", "port", "data_port")},
 }
 LATENCIES = ("latency_mean_s", "latency_p50_s", "latency_p99_s")
 LATE_S = 2.0  # how much later than asked for a pair may end
@@ -69,6 +67,6 @@ def parse(capture: Capture) -> Measurements:
     if params["test"] == "TCP_STREAM":
         rates = _pods.shares("throughput_bit_per_s", "bit/s", [8 * each for each in moved], run.span_s, "pair")
         return (*rates, *_pods.cpu(capture))
-    latencies = {name: math.fsum(each[name] for each in told) / len(told) for name in LATENCIES}
+    latencies = {name: fmean(each[name] for each in told) for name in LATENCIES}
     rate = higher("1/s", transactions_per_s=math.fsum(moved) / run.span_s)
     return (*rate, *lower("s", **latencies), *_pods.cpu(capture))

@@ -29,11 +29,11 @@ over the logical processors it saw.
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Mapping
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_DOWN, Context, Decimal
 from functools import lru_cache
+from statistics import fmean
 
 from infrabench.core import Capture, Measurements, NotRunnable, Param, Params, ParseError, Roles, Step, Steps
 from infrabench.workloads import _counters, _pods
@@ -62,7 +62,6 @@ LEAF = 64  # terms that are summed up as integers; larger numbers multiply faste
 MARK = "\xef\xbb\xbf"  # the byte-order mark, a character for each byte
 BEGIN = "Benchmark Validation File"
 PRIME = 2**61 - 1  # the hash is the number without its point, modulo this
-CHUNK = 4000  # digits that are turned into an integer at once
 # y-cruncher writes nothing to its own folder, asks nobody, and keeps no digits. Needs y-cruncher 0.7.8.
 YCRUNCHER_SCRIPT = """
 folder=$(mktemp -d) || exit 1
@@ -109,7 +108,7 @@ def parse(capture: Capture) -> Measurements:
         equal(TOOL, "program", used, capture.params["program"])
     own = (_check_validations if used == YCRUNCHER else _check_digits)(run, capture.params["digits"])
     all_done_s = positive(TOOL, "time", run.span_s)
-    time_s = math.fsum(pod.end_s - pod.start_s for pod in run.pods) / len(run.pods)
+    time_s = fmean(pod.end_s - pod.start_s for pod in run.pods)
     busy = _counters.busy_s(capture["run"].stderr.decode("utf-8", "replace"))
     percent = 100 * positive(TOOL, "CPU time", busy) / all_done_s
     return (
@@ -147,10 +146,8 @@ def _check_validations(run: _pods.Run, digits: int) -> Measurements:
     for pod, (_, count, hashed) in zip(run.pods, reports, strict=True):
         equal(YCRUNCHER, f"decimals of {pod.name}", count, digits)
         equal(YCRUNCHER, f"hash of the decimals of {pod.name}", hashed, right)
-    time_s, utilisation, efficiency = (
-        math.fsum(report[name] for report, _, _ in reports) / len(reports)
-        for name in ("computation time", "utilisation", "efficiency")
-    )
+    names = ("computation time", "utilisation", "efficiency")
+    time_s, utilisation, efficiency = (fmean(report[name] for report, _, _ in reports) for name in names)
     percent = higher("%", told_utilisation_percent=utilisation, told_efficiency_percent=efficiency)
     return (*lower("s", computation_s=time_s), *percent)
 
@@ -177,11 +174,8 @@ def read_validation(output: str) -> tuple[Mapping[str, float], int, int]:
 
 def hash_decimals(decimals: str) -> int:
     """Return y-cruncher's hash of pi with these decimals."""
-    found = 3
-    for place in range(0, len(decimals), CHUNK):
-        chunk = decimals[place : place + CHUNK]
-        found = (found * pow(10, len(chunk), PRIME) + int(chunk)) % PRIME
-    return found
+    context = Context(prec=len(decimals) + 1, Emax=MAX_EMAX, Emin=MIN_EMIN)
+    return int(context.remainder(context.create_decimal(f"3{decimals}"), Decimal(PRIME)))
 
 
 @lru_cache(maxsize=4)

@@ -28,10 +28,7 @@ from infrabench.workloads import _pods
 from infrabench.workloads._parse import KIB, at, equal, items, lower, number, positive, value, whole
 
 VERSION = ("ib-pods", "--version"), r"^ib-pods (\S+)$"
-PARAMS = {
-    **_pods.PODS,
-    "settle_s": Param(2.0, least=0, unit="s", meaning="rest of the node before it is read"),
-}
+PARAMS = {**_pods.PODS, "settle_s": Param(2.0, least=0, unit="s", meaning="rest of the node before it is read")}
 TOOL = "population"
 CRI = {"sandbox_s": "run_podsandbox", "create_s": "create_container", "start_s": "start_container"}
 STOP = "stop_podsandbox"

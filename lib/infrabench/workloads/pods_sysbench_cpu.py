@@ -19,11 +19,11 @@ VERSION = sysbench_cpu.VERSION
 PARAMS = {
     **_pods.PODS,
     "seconds": Param(5, least=1, unit="s", meaning="length of the run"),
-    "cpu_max_prime": Param(10000, least=3, meaning="largest number that is tested for being prime"),
+    "cpu_max_prime": sysbench_cpu.PARAMS["cpu_max_prime"],
     "threads": Param(1, least=1, meaning="threads of a pod"),
 }
 TOOL = "sysbench"
-READS = ("1.0.20",)
+READS = sysbench_cpu.READS
 LATE_S = 60.0  # how much later than asked for a pod may end, that shares its processor
 TOLERANCE = 0.5  # the rate that sysbench tells counts its own end, which takes long where many wait for a processor
 supported = _pods.needing(TOOL)

@@ -27,12 +27,12 @@ from pathlib import Path
 from typing import Any
 
 from infrabench.core import Capture, DesignError, Measurements, NotAsClaimed, Param, Params, ParseError, Roles, Step
-from infrabench.workloads import _fio_report, _volume
+from infrabench.workloads import _fio_report, _volume, fio
 from infrabench.workloads._parse import KIB, MIB, at, equal, higher, in_order, json_object, lower, positive, text, value
 
-VERSION = ("fio", "--version"), r"^fio-(\S+)$"
+VERSION = fio.VERSION
 TOOL = "rebuild"
-READS = ("3.33", "3.39")
+READS = fio.READS
 SCRIPT = Path(__file__).with_name("_rebuild_script.py")
 FOLDER = "/var/tmp/infrabench-rebuild"
 BLOCK = 4 * KIB
@@ -121,7 +121,7 @@ def plan(params: Params, roles: Roles) -> tuple[Step, ...]:
         _volume.verb(roles, ("fill", used), "prepare", moved_bytes=used),
         _volume.verb(roles, ("drop",), "prepare"),
         Step("settle", "server", ("sleep", f"{SETTLE_S:g}"), phase="prepare"),
-        _volume.usage(roles, "before", "prepare"),
+        _volume.verb(roles, ("usage",), "prepare", "usage-before"),
         Step("rebuild", "server", argv, timeout_s=whole_s),
         *_volume.rescue(roles),
         Step("remove", "server", ("rm", "-rf", FOLDER), phase="cleanup"),
@@ -226,7 +226,7 @@ def _read_states(report: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     if not isinstance(states, list) or not states:
         raise ParseError(TOOL, "there are no states", str(states))
     for index, row in enumerate(states):
-        if at(TOOL, states, index, "clean") not in (True, False) or not isinstance(row, dict):
+        if at(TOOL, states, index, "clean") not in (True, False):
             raise ParseError(TOOL, "a state does not say whether it is clean", str(row))
         for key in COPIED:
             if at(TOOL, states, index, key) is not None:

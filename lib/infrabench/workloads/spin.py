@@ -14,9 +14,7 @@ from pathlib import Path
 from infrabench.core import Capture, Measurements, Param, Params, Roles, Step, Steps
 from infrabench.workloads._parse import at, equal, higher, json_object, lower, positive, text, value
 
-PARAMS = {
-    "chunks": Param(1000, least=1, meaning="chunks of 1 MiB that are hashed", work=True),
-}
+PARAMS = {"chunks": Param(1000, least=1, meaning="chunks of 1 MiB that are hashed", work=True)}
 PROGRAMS = {"server": {"python3": "python3"}}
 VERSION = ("python3", "--version"), r"^Python (\S+)$"
 TOOL = "spin probe"

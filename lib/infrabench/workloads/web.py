@@ -96,16 +96,21 @@ def plan(params: Params, roles: Roles) -> Steps:
     at_least("requests", requests, users)
     host = bracket(roles["server"].address)
     url = f"http://{host}:{port}{PAGE}"
-    ready = ("curl", "--fail", "--silent", "--show-error", "--max-time", "2", "--output", "/dev/null", url)
     load = (
         "sh", "-c", SCRIPT, "sh", CSV, host, str(port),
         "prlimit", f"--nofile={users + SPARE_FILES}:",
         TOOL, "-q", "-s", "60", "-n", str(requests), "-c", str(users), "-e", CSV, url,
     )  # fmt: skip
+    return around(url, Step("ab", "client", load, timeout_s=120.0 + requests / 100))
+
+
+def around(url: str, load: Step) -> tuple[Step, ...]:
+    """Return the steps of a trial: start, readiness (the client gets the page), `load` and stop."""
+    ready = ("curl", "--fail", "--silent", "--show-error", "--max-time", "2", "--output", "/dev/null", url)
     return (
         Step("start", "server", ("ib-service", "start", "web"), phase="prepare"),
         Step("ready", "client", ready, timeout_s=5.0, phase="prepare", until_ok_s=20.0),
-        Step("ab", "client", load, timeout_s=120.0 + requests / 100),
+        load,
         Step("stop", "server", ("ib-service", "stop", "web"), phase="cleanup"),
     )
 

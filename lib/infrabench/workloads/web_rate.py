@@ -17,20 +17,9 @@ than half of the mean, the times are the load generator's own, and the trial is 
 
 from __future__ import annotations
 
-from infrabench.core import (
-    Capture,
-    DesignError,
-    Measurements,
-    NotAsClaimed,
-    Param,
-    Params,
-    ParseError,
-    Roles,
-    Step,
-    Steps,
-)
+from infrabench.core import Capture, DesignError, Measurements, NotAsClaimed, Param, Params, ParseError, Roles, Step
 from infrabench.workloads._parse import at, equal, higher, in_order, json_object, lower, positive, text, value, within
-from infrabench.workloads.web import PAGE, bracket
+from infrabench.workloads.web import PAGE, SPARE_FILES, around, bracket
 
 PROGRAMS = {
     "server": {"apache2": "apache2", "ib-service": ""},
@@ -47,7 +36,6 @@ PARAMS = {
     "seed": Param(1, least=0, most=2**32 - 1, meaning="of the gaps that are drawn"),
     "port": Param(18080, least=1, most=65535, meaning="port of the server"),
 }
-SPARE_FILES = 1024  # descriptors beyond one for each request that may wait
 MOST_DELAY = 0.5  # of the mean time, that the load generator may have begun requests late
 SLACK_S = 0.25  # until the last request has ended, beyond its timeout
 PERCENTILES = (50, 95, 99)
@@ -59,14 +47,12 @@ METRICS = {
 }
 
 
-def plan(params: Params, roles: Roles) -> Steps:
+def plan(params: Params, roles: Roles) -> tuple[Step, ...]:
     """Return start, readiness (the client gets the page), load and stop."""
     rate, seconds, port = params["rate"], params["seconds"], params["port"]
     if not 1 <= rate * seconds <= MOST_REQUESTS:
         raise DesignError(f"rate times seconds must be from 1 to {MOST_REQUESTS} requests, not {rate * seconds:g}")
     address = roles["server"].address
-    url = f"http://{bracket(address)}:{port}{PAGE}"
-    ready = ("curl", "--fail", "--silent", "--show-error", "--max-time", "2", "--output", "/dev/null", url)
     waiting = int(rate * min(seconds, params["timeout_s"]))
     load = (
         "prlimit", f"--nofile={waiting + SPARE_FILES}:",
@@ -74,12 +60,8 @@ def plan(params: Params, roles: Roles) -> Steps:
         "--timeout", f"{params['timeout_s']:g}", "--seed", str(params["seed"]),
         *(("--even",) if params["arrivals"] == "even" else ()),
     )  # fmt: skip
-    return (
-        Step("start", "server", ("ib-service", "start", "web"), phase="prepare"),
-        Step("ready", "client", ready, timeout_s=5.0, phase="prepare", until_ok_s=20.0),
-        Step("rate", "client", load, timeout_s=seconds + params["timeout_s"] + 30.0),
-        Step("stop", "server", ("ib-service", "stop", "web"), phase="cleanup"),
-    )
+    url = f"http://{bracket(address)}:{port}{PAGE}"
+    return around(url, Step("rate", "client", load, timeout_s=seconds + params["timeout_s"] + 30.0))
 
 
 def parse(capture: Capture) -> Measurements:

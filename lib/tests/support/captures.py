@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from infrabench.core import Capture, Result
-from tests.support.places import TESTS
+from tests.support.places import LIBRARY, TESTS
 
 DATA = TESTS / "data"
+WORKLOADS = tuple(path.stem.replace("_", "-") for path in sorted((LIBRARY / "workloads").glob("[!_]*.py")))
 
 
 def case_folders() -> list[Path]:
@@ -34,6 +35,10 @@ def read(folder: Path) -> tuple[Capture, dict[str, Any]]:
     return Capture(steps, about["params"]), about
 
 
+def label(path: Path) -> str:
+    return f"{path.parent.name}-{path.name}"
+
+
 def with_stdout(capture: Capture, step: str, stdout: bytes) -> Capture:
     """Return `capture` with other output of one step."""
     return Capture({**capture.steps, step: replace(capture[step], stdout=stdout)}, capture.params)
@@ -43,3 +48,6 @@ def _streams(folder: Path, step: str) -> tuple[bytes, bytes]:
     paths = (folder / f"{step}.stdout", folder / f"{step}.stderr")
     out, err = (path.read_bytes() if path.exists() else b"" for path in paths)
     return out, err
+
+
+GOOD = [path for path in case_folders() if "measurements" in read(path)[1]["expect"]]  # whose output is read

@@ -1,4 +1,4 @@
-"""What each workload plans to run: argv lists, phases, limits in time, refusal of bad parameters."""
+"""The probe of start-up: its times follow each other, it waits for what is not there yet, and says what failed."""
 
 from __future__ import annotations
 

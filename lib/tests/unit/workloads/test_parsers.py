@@ -10,19 +10,12 @@ from hypothesis import strategies as st
 
 from infrabench import registry
 from infrabench.core import UNITS, Capture, Measurement, NotAsClaimed, ParseError
-from tests.support.captures import case_folders, read, with_stdout
+from tests.support.captures import GOOD, WORKLOADS, case_folders, label, read, with_stdout
 from tests.support.checks import check_each
 from tests.support.storm import size
 
-PACKAGE = Path(registry.__file__).parent / "workloads"
-WORKLOADS = tuple(path.stem.replace("_", "-") for path in sorted(PACKAGE.glob("[!_]*.py")))
-GOOD = [path for path in case_folders() if "measurements" in read(path)[1]["expect"]]
 REFUSED = (ParseError, NotAsClaimed)  # unparsable, or invalid by the trial's own evidence
 SETTINGS = settings(max_examples=size(20, 1000))
-
-
-def label(path: Path) -> str:
-    return f"{path.parent.name}-{path.name}"
 
 
 def schema(measurements: list[Measurement]) -> list[tuple[str, str, str]]:
@@ -46,20 +39,11 @@ def test_case_parses_as_expected() -> None:
         found, expected = list(parse(capture)), [Measurement(*row) for row in about["expect"]["measurements"]]
         assert schema(found) == schema(expected)
         assert [m.value for m in found] == pytest.approx([m.value for m in expected], rel=1e-12)
-
-    check_each(check, case_folders(), label)
-
-
-def test_good_case_has_known_units_and_defaults() -> None:
-    def check(folder: Path) -> None:
-        workload = registry.workload(folder.parent.name)
-        capture, _ = read(folder)
-        found = list(workload.parse(capture))
         assert {m.unit for m in found} <= UNITS
         assert len({m.metric for m in found}) == len(found)
-        assert set(capture.params) == set(workload.PARAMS)
+        assert set(capture.params) == set(registry.workload(folder.parent.name).PARAMS)
 
-    check_each(check, GOOD, label)
+    check_each(check, case_folders(), label)
 
 
 @pytest.mark.parametrize("damage", [False, True], ids=["cut", "damaged"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +12,10 @@ from infrabench.core import Deployment, DesignError, Param, Step, Target, defaul
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.workloads import startup
 from tests.support import workloads
+from tests.support.captures import WORKLOADS
 from tests.support.checks import check_each
 from tests.support.workloads import STORE
 
-PACKAGE = Path(startup.__file__).parent
-NAMES = tuple(path.stem.replace("_", "-") for path in sorted(PACKAGE.glob("[!_]*.py")))
 LIFECYCLE = {
     "create": ("make", "it"), "exec": ("enter",), "remove": ("unmake",), "address": ("198.18.64.9",), **STORE,
 }  # fmt: skip
@@ -61,8 +59,8 @@ def test_plan_with_defaults() -> None:
             assert step.role in roles()
         assert planned(name) == steps
 
-    assert len(NAMES) >= 20
-    check_each(check, NAMES)
+    assert len(WORKLOADS) >= 20
+    check_each(check, WORKLOADS)
 
 
 @pytest.mark.parametrize(("name", "option"), [("iperf3", "-A"), ("netperf", "-T")])
@@ -75,23 +73,20 @@ def test_both_ends_are_put_on_the_processors_that_are_asked_for(name: str, optio
     assert option not in argv
 
 
-SERVICES = [name for name in NAMES if any((step.name, step.role) == ("ready", "client") for step in planned(name))]
+def test_services_are_ready_when_they_answer_and_are_stopped() -> None:
+    def check(name: str) -> None:
+        steps = planned(name)
+        ready = next(step for step in steps if step.name == "ready")
+        assert ready.role == "client"
+        assert ready.until_ok_s is not None
+        assert any("198.18.64.5" in part for part in ready.argv)
+        assert (steps[-1].name, steps[-1].role, steps[-1].phase) == ("stop", "server", "cleanup")
+        if steps[-1].argv[0] == "ib-service":
+            assert steps[-1].argv == ("ib-service", "stop", name.partition("-")[0])  # web-rate loads the server of web
 
-
-@pytest.mark.parametrize("name", SERVICES)
-def test_services_are_ready_when_they_answer_and_are_stopped(name: str) -> None:
-    steps = planned(name)
-    ready = next(step for step in steps if step.name == "ready")
-    assert ready.role == "client"
-    assert ready.until_ok_s is not None
-    assert any("198.18.64.5" in part for part in ready.argv)
-    assert (steps[-1].name, steps[-1].role, steps[-1].phase) == ("stop", "server", "cleanup")
-    if steps[-1].argv[0] == "ib-service":
-        assert steps[-1].argv == ("ib-service", "stop", name.partition("-")[0])  # web-rate loads the server of web
-
-
-def test_there_are_services() -> None:
-    assert {*SERVICES} >= {"ftp", "mail", "redis", "web"}
+    services = [name for name in WORKLOADS if any((s.name, s.role) == ("ready", "client") for s in planned(name))]
+    assert {*services} >= {"ftp", "mail", "redis", "web"}
+    check_each(check, services)
 
 
 @pytest.mark.parametrize(
@@ -131,22 +126,8 @@ def test_parameters_that_a_tool_does_not_take_are_refused(name: str, params: dic
         planned(name, **params)
 
 
-HOSTILE = (
-    "",
-    "default; rm -rf /",
-    "$(reboot)",
-    "../..",
-    "a\nb",
-    None,
-    True,
-    -1,
-    1.5,
-    math.nan,
-    math.inf,
-    10**30,
-    [],
-    {},
-)
+TEXTS = ("", "default; rm -rf /", "$(reboot)", "../..", "a\nb")
+HOSTILE = (*TEXTS, None, True, -1, 1.5, math.nan, math.inf, 10**30, [], {})
 
 
 def test_a_value_that_a_parameter_does_not_declare_never_reaches_a_command() -> None:
@@ -176,7 +157,7 @@ def test_a_value_that_a_parameter_does_not_declare_never_reaches_a_command() -> 
                     continue
         return wrong
 
-    check_each(check, [(name, key) for name in NAMES for key in registry.workload(name).PARAMS], " ".join)
+    check_each(check, [(name, key) for name in WORKLOADS for key in registry.workload(name).PARAMS], " ".join)
 
 
 def test_parameters_reach_the_tools() -> None:
