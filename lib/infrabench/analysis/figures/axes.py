@@ -89,7 +89,7 @@ def level_axis(axes: Axes, levels: np.ndarray, width_mm: float) -> None:
         axes.xaxis.set_minor_locator(ticker.NullLocator())
     labels = [f"{level:g}" for level in levels]
     at = np.log(levels) if wide else levels.astype(float)
-    at_mm = (at - at[0]) / max(at[-1] - at[0], 1e-9) * width_mm
+    at_mm = (at - at[0]) / max(at[-1] - at[0], 1e-9) * width_mm / (1 + 2 * axes.margins()[0])
     shown, last = [0], levels.size - 1  # places of levels
 
     def touch(one: int, other: int) -> bool:
