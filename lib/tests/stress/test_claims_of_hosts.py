@@ -18,7 +18,7 @@ import yaml
 
 from infrabench.cli import hosts
 from infrabench.core import Host, SiteError, locks
-from infrabench.machines.hosts import claims, kernels, marks
+from infrabench.machines.hosts import claims, marks
 from infrabench.machines.hosts.host import LocalHost, SSHHost
 from infrabench.machines.sites.inventory import Teams, parse_inventory
 from infrabench.machines.sites.prepare import apply
@@ -29,9 +29,9 @@ from tests.support import ssh_server
 CONTROLLER = """
 import sys
 from pathlib import Path
-from infrabench.machines.hosts import claims, kernels
+from infrabench.machines.hosts import claims
 from infrabench.machines.hosts.host import LocalHost, SSHHost
-kernels.is_one_kernel = lambda a, b: False  # as if the server were another machine
+claims.is_one_kernel = lambda a, b: False  # as if the server were another machine
 address, port, user, key, known = sys.argv[1:]
 host = LocalHost()
 if key:
@@ -47,7 +47,7 @@ host.close()
 def login(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ssh_server.Login | None]:
-    monkeypatch.setattr(kernels, "is_one_kernel", lambda a, b: False)
+    monkeypatch.setattr(claims, "is_one_kernel", lambda a, b: False)
     if request.param == "local":
         yield None
         return
@@ -87,7 +87,7 @@ def test_the_second_is_told_who_has_the_host_and_a_killed_holder_frees_it(
         who = f"session first of user .* \\(process {first.pid} on {platform.node()}\\) since 2.*T.*:.*"
         assert refused.match(f"^{host.name} is in use by {who}. Two sessions on one host would disturb each other")
         monkeypatch.undo()
-        monkeypatch.setattr(kernels, "is_one_kernel", lambda a, b: False)
+        monkeypatch.setattr(claims, "is_one_kernel", lambda a, b: False)
         os.kill(first.pid, signal.SIGKILL)
         with claims.claim_hosts([host], claims.make_holder("second")):
             assert first.wait(10) == -signal.SIGKILL
@@ -124,7 +124,7 @@ def test_a_container_of_this_machine_claims_this_machine(monkeypatch: pytest.Mon
         with claims.claim_hosts([node], claims.make_holder("in a node")):
             with pytest.raises(SiteError, match="in use by session in a node"):
                 claims.claim_hosts([LocalHost()], claims.make_holder("here")).__enter__()
-            monkeypatch.setattr(kernels, "is_one_kernel", lambda a, b: False)
+            monkeypatch.setattr(claims, "is_one_kernel", lambda a, b: False)
             with pytest.raises(SiteError, match=r"^node is in use by session in a node"):
                 claims.claim_hosts([node], claims.make_holder("there")).__enter__()
         node.close()

@@ -35,43 +35,28 @@ CASES: Cases = (
         ("sysbench-cpu", f"threads={n}", "threads", float(n), {"events_per_s": (900.0 * min(n, 4), "1/s", "higher")})
         for n in (1, 2, 4, 6, 8)
     ),
-    (
-        *("stream", "default", None, None),
-        {"copy_B_per_s": (10.2e9, "B/s", "higher"), "triad_B_per_s": (9.7e9, "B/s", "higher")},
-    ),
-    (
-        *("iozone", "size=128MiB", None, None),
-        {"read_B_per_s": (115e6, "B/s", "higher"), "write_B_per_s": (112e6, "B/s", "higher")},
-    ),
+    ("stream", "default", None, None, {
+        "copy_B_per_s": (10.2e9, "B/s", "higher"), "triad_B_per_s": (9.7e9, "B/s", "higher"),
+    }),
+    ("iozone", "size=128MiB", None, None, {
+        "read_B_per_s": (115e6, "B/s", "higher"), "write_B_per_s": (112e6, "B/s", "higher"),
+    }),
     *(
-        (
-            *("web", f"users={n}", "users", float(n)),
-            {
-                "failed_requests": (0.0, "1", "lower"),
-                "latency_p99_s": (0.012 * n**0.5, "s", "lower"),
-                "requests_per_s": (8.0e3, "1/s", "higher"),
-                "total_s": (0.00125 * n, "s", "lower"),
-            },
-        )
+        ("web", f"users={n}", "users", float(n), {
+            "failed_requests": (0.0, "1", "lower"), "latency_p99_s": (0.012 * n**0.5, "s", "lower"),
+            "requests_per_s": (8.0e3, "1/s", "higher"), "total_s": (0.00125 * n, "s", "lower"),
+        })
         for n in range(1000, 9000, 1000)
     ),
     ("ftp", "size=16MiB", None, None, {"total_s": (0.71, "s", "lower")}),
     ("mail", "default", None, None, {"messages_per_min": (420.0, "1/min", "higher")}),
-)
+)  # fmt: skip
 
 
 def write_session(
-    folder: Path,
-    *,
-    blocks: int = 10,
-    systems: Iterable[str] = SYSTEMS[:3],
-    not_run: Mapping[str, str] = NOT_RUN,
-    seed: int = 7,
-    faults: bool = True,
-    skip_last: int = 0,
-    cases: Cases = CASES,
-    effect: Mapping[str, float] = EFFECT,
-) -> Path:
+    folder: Path, *, blocks: int = 10, systems: Iterable[str] = SYSTEMS[:3], not_run: Mapping[str, str] = NOT_RUN,
+    seed: int = 7, faults: bool = True, skip_last: int = 0, cases: Cases = CASES, effect: Mapping[str, float] = EFFECT,
+) -> Path:  # fmt: skip
     """Write a seeded session. With `faults`: docker fails stream throughout and one lxc trial is invalid.
 
     `skip_last`: leave so many trials at the end of the plan without a record; `effect`: how fast each system is.
@@ -126,29 +111,17 @@ def _record(
         number = value * speed if better == "higher" else value / speed
         measured.append(Measurement(metric, float(number), unit, better))
     return TrialRecord(
-        trial=trial,
-        state=state,
-        reason=reason,
+        trial=trial, state=state, reason=reason, duration_s=1.05, tool_s=1.0, steps=(), conditions={},
         started_utc=f"2026-01-01T00:{trial.position // 60 % 60:02d}:{trial.position % 60:02d}.000Z",
-        duration_s=1.05,
-        tool_s=1.0,
-        steps=(),
         measurements=() if state == "failed" else tuple(measured),
-        conditions={},
-    )
+    )  # fmt: skip
 
 
 def table_of(
-    values: Mapping[str, Iterable[float | None]],
-    *,
-    metric: str = "events_per_s",
-    unit: str = "1/s",
-    better: str = "higher",
-    workload: str = "sysbench-cpu",
-    scenario: str = "default",
-    session: str = "s",
+    values: Mapping[str, Iterable[float | None]], *, metric: str = "events_per_s", unit: str = "1/s",
+    better: str = "higher", workload: str = "sysbench-cpu", scenario: str = "default", session: str = "s",
     blocks_per_deployment: int = 0,
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """Return a tidy table of one case: system -> value by block; None is a failed trial.
 
     `blocks_per_deployment`: every so many blocks all systems are deployed anew; 0: never.

@@ -55,17 +55,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path))
     monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
     monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv("PATH", str(_without(tmp_path / "bin", "mmdebstrap")))
+    monkeypatch.setenv("PATH", str(link_programs(tmp_path / "bin", "mmdebstrap")))
     return tmp_path
 
 
-def _without(folder: Path, *programs: str) -> Path:
+def link_programs(folder: Path, *absent: str) -> Path:
     """Return a folder with links to all programs of this machine but these."""
     folder.mkdir()
     for place in filter(lambda each: os.access(each, os.R_OK | os.X_OK), os.environ["PATH"].split(os.pathsep)):
         for program in Path(place).glob("*"):
             link = folder / program.name
-            if program.name not in programs and not link.is_symlink():
+            if program.name not in absent and not link.is_symlink():
                 link.symlink_to(program)
     return folder
 

@@ -23,6 +23,7 @@ from infrabench.experiment.execution.progress import OnProgress, Progressed
 from infrabench.experiment.provenance import contents
 from infrabench.machines.hosts.host import LocalHost
 from infrabench_platforms.lab import go_tools
+from tests.support.scripts import write_program
 
 PLUGINS = Path(__file__).parent / "plugins"
 SCRIPTS: Mapping[str, str] = runpy.run_path(str(PLUGINS / "workloads/fake.py"))["SCRIPTS"]
@@ -35,10 +36,7 @@ Said = tuple[int, bytes, bytes]  # exit status, stdout, stderr
 
 def hide_engines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give this machine no Go, and a Docker that does not answer, whatever it has."""
-    program = folder / "engines/docker"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\nexit 1\n")
-    program.chmod(0o755)
+    program = write_program(folder / "engines/docker", "exit 1")
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
     monkeypatch.setattr(go_tools, "find_toolchain", lambda: None)
 

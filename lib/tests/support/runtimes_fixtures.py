@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from infrabench import registry
-from infrabench.core import Measurement, Request, Trial, TrialRecord, canonical, digest
+from infrabench.core import Measurement, Request, Study, Trial, TrialRecord, canonical, digest
 from infrabench.experiment.design import design as designs
 
 NO_KATA = "Kata is not installed: /opt/kata has no hypervisor"
-RAN = ("containerd-runc", "crio-runc", "containerd-runsc")
 # how much slower a system is than the baseline: start-up, network, memory bandwidth, processor, memory of a pod
 COST: Mapping[str, tuple[float, float, float, float, float]] = {
     "containerd-runc": (1.0, 1.0, 1.0, 1.0, 1.0),
@@ -51,22 +50,32 @@ def write_session(
         for case in wanted.cases
         if case.level > room
     }
-    asked = {"systems": list(wanted.systems), "cases": [asdict(case) for case in wanted.cases]}
-    kept = designs.without(wanted, systems=tuple(gone), excluded=absent)
-    (folder / "trials").mkdir(parents=True)
-    (folder / "session.json").write_text(json.dumps(session_json(study, kept, gone, absent, asked), indent=1))
-    plan = designs.trials(kept)
-    (folder / "plan.jsonl").write_text("".join(canonical(trial.as_json()) + "\n" for trial in plan))
-    for trial in plan:
+    kept = write_plan(folder, study, wanted, gone, absent)
+    for trial in designs.trials(kept):
         (folder / "trials" / trial.id).mkdir()
         (folder / "trials" / trial.id / "trial.json").write_text(json.dumps(_record(trial).as_json()))
-    _provenance(folder, kept.systems, tuple(emulated), kept.deployments)
+    told = {
+        name: {
+            "facts": {
+                "version": "1", "emulated": name in emulated,
+                "capabilities": {**FACTS[name.partition("-")[2]], "pods that fit": 61},
+            },
+            "targets": {}, "tools": {},
+        }
+        for name in kept.systems
+    }  # fmt: skip
+    write_provenance(folder, told, kept.deployments, "node-a")
     return folder
 
 
-def session_json(study: Any, kept: designs.Design, gone: Any, absent: Any, asked: Any) -> dict[str, Any]:
+def write_plan(
+    folder: Path, study: Study, wanted: designs.Design, gone: Mapping[str, str], absent: Mapping[Any, str]
+) -> designs.Design:  # fmt: skip
+    """Write what a session begins with: its request and plan; return the design without what cannot be run."""
+    asked = {"systems": list(wanted.systems), "cases": [asdict(case) for case in wanted.cases]}
+    kept = designs.without(wanted, systems=tuple(gone), excluded=absent)
     keys = ("system", "workload", "scenario", "reason")
-    return {
+    session = {
         "format": 1, "study": study.name, "title": study.title, "profile": kept.profile, "seed": kept.seed,
         "blocks": kept.blocks, "deployments": kept.deployments, "order": "random", "stopping": None, "aa": "",
         "variants": {}, "known": [], "systems": list(kept.systems), "workloads": designs.workloads(kept),
@@ -76,12 +85,22 @@ def session_json(study: Any, kept: designs.Design, gone: Any, absent: Any, asked
         "parameters": asked, "parameters_sha256": digest(asked, 64), "created_utc": "2026-01-01T00:00:00+00:00",
         "versions": {"infrabench": "0.1.0"},
     }  # fmt: skip
+    (folder / "trials").mkdir(parents=True)
+    (folder / "session.json").write_text(json.dumps(session, indent=1))
+    plan = "".join(canonical(trial.as_json()) + "\n" for trial in designs.trials(kept))
+    (folder / "plan.jsonl").write_text(plan)
+    return kept
+
+
+def begin_of(trial: Trial) -> str:
+    """Return when a trial began: each takes a second."""
+    hours, seconds = divmod(trial.position, 3600)
+    return f"2026-01-01T{hours:02d}:{seconds // 60:02d}:{seconds % 60:02d}.000Z"
 
 
 def _record(trial: Trial) -> TrialRecord:
-    when = f"2026-01-01T{trial.position // 3600:02d}:{trial.position // 60 % 60:02d}:{trial.position % 60:02d}.000Z"
     return TrialRecord(
-        trial=trial, state="ok", reason="", started_utc=when, duration_s=1.05, tool_s=1.0, steps=(),
+        trial=trial, state="ok", reason="", started_utc=begin_of(trial), duration_s=1.05, tool_s=1.0, steps=(),
         measurements=tuple(_measured(trial)), conditions={},
     )  # fmt: skip
 
@@ -154,19 +173,10 @@ def _netperf(test: str, pairs: int, net: float) -> list[tuple[str, float, str, s
     ]  # fmt: skip
 
 
-def _provenance(folder: Path, systems: tuple[str, ...], emulated: tuple[str, ...], count: int) -> None:
+def write_provenance(folder: Path, told: Mapping[str, Any], count: int, host: str) -> None:
+    """Write what systems say of themselves, at each of `count` deployments, and a host."""
     (folder / "provenance").mkdir()
-    told = {
-        name: {
-            "facts": {
-                "version": "1", "emulated": name in emulated,
-                "capabilities": {**FACTS[name.partition("-")[2]], "pods that fit": 61},
-            },
-            "targets": {}, "tools": {},
-        }
-        for name in systems
-    }  # fmt: skip
     for number in range(count):
         name = f"deployments{f'.resumed-{number}' if number else ''}.json"
         (folder / "provenance" / name).write_text(json.dumps(told))
-    (folder / "provenance" / "node-a.json").write_text(json.dumps({"name": "node-a", "cpu": {"usable_cpus": 2}}))
+    (folder / "provenance" / f"{host}.json").write_text(json.dumps({"name": host, "cpu": {"usable_cpus": 2}}))

@@ -18,10 +18,10 @@ from infrabench.core import NotRunnable, Result
 from infrabench.machines.hosts.host import LocalHost
 from infrabench_platforms.lab import images
 from infrabench_platforms.lab.shell import locked, require
+from tests.support.scripts import write_program
 
 # systemd cannot run here. Stopping a unit kills the process whose id is in its file; the rest is only asked for.
-SYSTEMCTL = """#!/bin/sh
-verb=$1; shift
+SYSTEMCTL = """verb=$1; shift
 for unit in "$@"; do
   file=/run/units/$unit
   case $verb-$unit in stop-*.service) [ ! -e "$file" ] || { kill -9 "$(cat "$file")"; rm "$file"; } ;; esac
@@ -86,8 +86,7 @@ def sandbox(*kinds: str) -> Iterator[Sandbox]:
             images.make(kind)
         rootfs = images.make("cluster").rootfs
     home = Path(tempfile.mkdtemp(prefix="infrabench-test-"))
-    (home / "systemctl").write_text(SYSTEMCTL)
-    (home / "systemctl").chmod(0o755)
+    write_program(home / "systemctl", SYSTEMCTL)
     child = subprocess.Popen(
         ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", SETUP, "sh", home, rootfs],
         stderr=subprocess.PIPE,

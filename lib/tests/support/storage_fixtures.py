@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from infrabench import registry
-from infrabench.core import Measurement, Request, Trial, TrialRecord, canonical
+from infrabench.core import Measurement, Request, Trial, TrialRecord
 from infrabench.experiment.design import design as designs
-from tests.support.runtimes_fixtures import session_json
+from tests.support.runtimes_fixtures import begin_of, write_plan, write_provenance
 
 NO_LOOP = "the machine has no loop devices: /dev/loop-control is missing"
 NO_RBD, NO_DEVICE = "it has no RBD image", "its volume is no block device of the kernel"
@@ -60,28 +59,28 @@ def write_session(
         or (case.params.get("path") == "rbd" and system == "zfs")
     }
     absent = {key: why for key, why in absent.items() if key[0] not in gone}
-    asked = {"systems": list(wanted.systems), "cases": [asdict(case) for case in wanted.cases]}
-    kept = designs.without(wanted, systems=tuple(gone), excluded=absent)
-    (folder / "trials").mkdir(parents=True)
-    (folder / "session.json").write_text(json.dumps(session_json(study, kept, gone, absent, asked), indent=1))
-    plan = designs.trials(kept)
-    (folder / "plan.jsonl").write_text("".join(canonical(trial.as_json()) + "\n" for trial in plan))
-    for trial in plan:
+    kept = write_plan(folder, study, wanted, gone, absent)
+    for trial in designs.trials(kept):
         _write_trial(folder / "trials" / trial.id, trial, (trial.system, trial.workload) in set(failed), wrong)
-    _provenance(folder, kept.systems, kept.deployments, user_space)
+    told = {}
+    for name in kept.systems:
+        of = name.removesuffix("-vm")
+        facts = {key: value for key, value in FACTS[of].items() if key != "qualifier" or (user_space and of == name)}
+        facts |= {"emulated": of != name, "capabilities": CAPABILITIES[of]}
+        told[name] = {"facts": facts, "targets": {}, "tools": {"fio-4k": "3.33"}}
+    write_provenance(folder, told, kept.deployments, "store")
     return folder
 
 
 def _write_trial(own: Path, trial: Trial, failed: bool, wrong: bool) -> None:
     own.mkdir()
-    when = f"2026-01-01T{trial.position // 3600:02d}:{trial.position // 60 % 60:02d}:{trial.position % 60:02d}.000Z"
     step = {"name": trial.workload, "role": "server", "phase": "measure", "argv": ["true"], "status": 0,
             "timed_out": False, "started_s": 0.0, "duration_s": 1.0}  # fmt: skip
     rows = () if failed else _measured(trial, wrong)
     state, reason = ("failed", "rebuild: the load ended with 1") if failed else ("ok", "")
     record = TrialRecord(
-        trial=trial, state=state, reason=reason, started_utc=when, duration_s=1.05, tool_s=1.0, steps=(step,),
-        measurements=tuple(Measurement(*row) for row in rows), conditions={},  # type: ignore[arg-type]
+        trial=trial, state=state, reason=reason, started_utc=begin_of(trial), duration_s=1.05, tool_s=1.0,
+        steps=(step,), measurements=tuple(Measurement(*row) for row in rows), conditions={},  # type: ignore[arg-type]
     )  # fmt: skip
     (own / "trial.json").write_text(json.dumps(record.as_json()))
     if trial.workload == "rebuild" and not failed:
@@ -213,20 +212,3 @@ def _integrity(trial: Trial, wrong: bool) -> list[Row]:
         found += [("found_by_deep_scrub", 1.0, "1", "higher"), ("repaired", float(damage == "one"), "1", "higher")]
     found.append(("intact_after", 1.0 - (lost + silent) / files, "1", "higher"))
     return [*found, ("lost_files", lost, "1", "lower"), ("silently_wrong_files", silent, "1", "lower")]
-
-
-def _provenance(folder: Path, systems: tuple[str, ...], count: int, user_space: bool) -> None:
-    (folder / "provenance").mkdir()
-    told = {}
-    for name in systems:
-        of = name.removesuffix("-vm")
-        facts = {key: value for key, value in FACTS[of].items() if key != "qualifier" or (user_space and of == name)}
-        told[name] = {
-            "facts": {**facts, "emulated": of != name, "capabilities": CAPABILITIES[of]},
-            "targets": {},
-            "tools": {"fio-4k": "3.33"},
-        }
-    for number in range(count):
-        name = f"deployments{f'.resumed-{number}' if number else ''}.json"
-        (folder / "provenance" / name).write_text(json.dumps(told))
-    (folder / "provenance" / "store.json").write_text(json.dumps({"name": "store", "cpu": {"usable_cpus": 2}}))

@@ -28,26 +28,16 @@ def no_locks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.usefixtures("no_locks")
-def test_a_session_is_not_begun_where_nothing_can_be_locked(tmp_path: Path) -> None:
+def test_where_nothing_can_be_locked_nothing_is_begun_and_sessions_are_listed(tmp_path: Path) -> None:
     folder = tmp_path / "runs/containers/one"
-    with pytest.raises(LockError, match=REFUSED), ledger.claimed(folder):
-        pass
-    assert [*folder.parent.iterdir()] == []
-
-
-@pytest.mark.usefixtures("no_locks")
-def test_sessions_are_listed_where_nothing_can_be_locked(tmp_path: Path) -> None:
-    assert ledger.is_being_written(tmp_path) is False
-
-
-@pytest.mark.usefixtures("no_locks")
-def test_archives_and_campaigns_say_where_nothing_can_be_locked(tmp_path: Path) -> None:
-    with pytest.raises(LockError, match=REFUSED), locks.locked(tmp_path):
-        pass
-    with pytest.raises(LockError, match=REFUSED), hold_lock(tmp_path / "lock", "somebody has it"):
-        pass
+    holds = ledger.claimed(folder), locks.locked(tmp_path), hold_lock(tmp_path / "lock", "somebody has it")
+    for hold in holds:
+        with pytest.raises(LockError, match=REFUSED), hold:
+            pass
     with pytest.raises(LockError, match=REFUSED):
         wait_until_free(tmp_path / "lock")
+    assert [*folder.parent.iterdir()] == []
+    assert ledger.is_being_written(tmp_path) is False
 
 
 @pytest.mark.usefixtures("no_locks")

@@ -16,7 +16,8 @@ from infrabench.core import CommandFailed, Host, NotRunnable, SiteError
 from infrabench.machines.sites.inventory import Inventory, Teams, open_hosts
 from infrabench.machines.sites.site import check_range, name_and_kind, open_site, read_file
 from tests.support.cluster_fakes import Scripted
-from tests.support.ssh_server import serving
+from tests.support.scripts import write_program
+from tests.support.ssh_server import Login, serving
 
 GOOD = """
 name: two-servers
@@ -49,6 +50,12 @@ def _inventory(tmp_path: Path, text: str) -> Inventory:
     found = read_file(_written(tmp_path, text))
     assert isinstance(found, Inventory)
     return found
+
+
+def _of_one(login: Login, **more: object) -> str:
+    """Return the inventory of a server that is there."""
+    server = {**login.machine, **more}
+    return yaml.safe_dump({"name": "one", "known_hosts": str(login.known_hosts), "hosts": {"server": server}})
 
 
 def test_inventory_is_read_with_defaults(tmp_path: Path) -> None:
@@ -142,16 +149,9 @@ def test_an_unknown_site_says_what_there_is() -> None:
         name_and_kind("labb")
 
 
-@pytest.mark.parametrize(
-    ("how", "told"),
-    [
-        ("port: 1", "server: cannot connect: Unable to connect to port 1 on server"),
-        ("key: /no/such/key", "/no/such/key cannot be read"),
-    ],
-)
-def test_a_host_that_cannot_be_used_is_found_on_opening(tmp_path: Path, how: str, told: str) -> None:
-    path = _written(tmp_path, f"name: x\nhosts:\n  server: {{address: 127.0.0.1, {how}}}\n")
-    with pytest.raises(SiteError, match=told), open_site(path):
+def test_a_key_that_cannot_be_read_is_found_on_opening(tmp_path: Path) -> None:
+    path = _written(tmp_path, "name: x\nhosts:\n  server: {address: 127.0.0.1, key: /no/such/key}\n")
+    with pytest.raises(SiteError, match="/no/such/key cannot be read"), open_site(path):
         pass
 
 
@@ -174,7 +174,8 @@ def test_what_openssh_is_told_of_a_host_is_no_part_of_the_inventory_and_said(
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh/config").write_text(config)
     path = _written(tmp_path, "name: x\nhosts:\n  server: {address: 127.0.0.1, port: 1}\n")
-    with pytest.raises(SiteError, match="server: cannot connect") as caught, open_site(path):
+    refused = "server: cannot connect: Unable to connect to port 1 on server"
+    with pytest.raises(SiteError, match=refused) as caught, open_site(path):
         pass
     said = str(caught.value)
     assert said.endswith(told)
@@ -186,12 +187,12 @@ def test_what_openssh_is_told_of_a_host_is_no_part_of_the_inventory_and_said(
 @pytest.mark.parametrize("address", ["::1", "0:0:0:0:0:0:0:1", "0::0001"])
 def test_a_host_is_reached_by_ipv6_in_every_form(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("infrabench_platforms.provider.guest_image", lambda say: {"guest_image": None})
-    with serving(tmp_path, address="::1") as login:
-        server = login.machine | {"address": address}
-        data = {"name": "six", "known_hosts": str(login.known_hosts), "hosts": {"server": server}}
-        with open_site(_written(tmp_path, yaml.safe_dump(data))) as site:
-            assert site.hosts["server"].run(("echo", "here"), timeout_s=10).stdout == b"here\n"
-            assert site.private["::1"] == "server"
+    with (
+        serving(tmp_path, address="::1") as login,
+        open_site(_written(tmp_path, _of_one(login, address=address))) as site,
+    ):
+        assert site.hosts["server"].run(("echo", "here"), timeout_s=10).stdout == b"here\n"
+        assert site.private["::1"] == "server"
 
 
 def test_where_no_lab_can_be_other_sites_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,22 +206,19 @@ def test_where_no_lab_can_be_other_sites_are_named(monkeypatch: pytest.MonkeyPat
 
 
 # Stands for sudo: it says by a variable that it was there, and takes no word that ours do not give it.
-SUDO = """#!/bin/sh
+SUDO = """\
 [ "$1 $2 $3" = "-n -H --" ] || { echo "sudo: usage" >&2; exit 1; }
 shift 3; BECAME=root exec "$@"
 """
 
 
 def test_a_login_with_sudo_has_everything_done_as_root(tmp_path: Path) -> None:
-    (tmp_path / "sudo").write_text(SUDO)
-    (tmp_path / "sudo").chmod(0o755)
+    write_program(tmp_path / "sudo", SUDO)
     large, there = tmp_path / "large", tmp_path / "there/large"
     large.write_bytes(os.urandom(300_000))
     with serving(tmp_path, into=("env", f"PATH={tmp_path}:/usr/bin:/bin")) as login:
         for sudo in (True, False):
-            hosts = {"server": {**login.machine, "sudo": sudo}}
-            told = yaml.safe_dump({"name": "one", "known_hosts": str(login.known_hosts), "hosts": hosts})
-            inventory = _inventory(tmp_path, told)
+            inventory = _inventory(tmp_path, _of_one(login, sudo=sudo))
             with open_hosts(inventory, inventory.hosts) as opened:
                 host = opened["server"]
                 became = host.run(("sh", "-c", 'echo "$BECAME"'), timeout_s=10).stdout.decode().strip()
@@ -242,12 +240,9 @@ def test_a_login_with_sudo_has_everything_done_as_root(tmp_path: Path) -> None:
     ],
 )
 def test_a_sudo_that_asks_or_complains_is_named(tmp_path: Path, said: str, then: str, told: str) -> None:
-    (tmp_path / "sudo").write_text(f"#!/bin/sh\necho 'sudo: {said}' >&2; {then}\n")
-    (tmp_path / "sudo").chmod(0o755)
+    write_program(tmp_path / "sudo", f"echo 'sudo: {said}' >&2; {then}")
     with serving(tmp_path, into=("env", f"PATH={tmp_path}:/usr/bin:/bin")) as login:
-        hosts = {"server": {**login.machine, "sudo": True}}
-        text = yaml.safe_dump({"name": "one", "known_hosts": str(login.known_hosts), "hosts": hosts})
-        inventory = _inventory(tmp_path, text)
+        inventory = _inventory(tmp_path, _of_one(login, sudo=True))
         with (
             open_hosts(inventory, inventory.hosts) as opened,
             pytest.raises(SiteError, match=f"server: {told}") as error,

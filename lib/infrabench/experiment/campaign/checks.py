@@ -20,7 +20,7 @@ from infrabench.experiment.execution import preflight
 from infrabench.experiment.provenance import collect
 from infrabench.experiment.provenance.comparability import PARITY, TOOLS
 from infrabench.ledger import catalogue
-from infrabench.machines.hosts import kernels, parallel
+from infrabench.machines.hosts import claims, parallel
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.sites import inventory as inventories
 from infrabench.machines.sites import kubeconfig
@@ -102,10 +102,10 @@ def _plan(
     campaign: Campaign, found: list[Job], stands: Mapping[str, Stand], known: Mapping[str, Site],
     answers: Mapping[str, Answer],
 ) -> Plan:  # fmt: skip
-    here = kernels.this_kernel()
+    here = claims.boot_time(LocalHost())
     alone = {site.label for site in known.values() if site.on_this_machine}
     steered = [each for each in answers.values() if known[each.label].steered_here]
-    alone |= {each.label for each in steered if any(kernels.is_one_kernel(here, its) for its in each.kernels.values())}
+    alone |= {each.label for each in steered if any(claims.is_one_kernel(here, its) for its in each.kernels.values())}
     return Plan(campaign.name, found, stands, campaign.shares, frozenset(alone))
 
 
@@ -156,7 +156,7 @@ def common_kernels(answers: Mapping[str, Answer]) -> dict[tuple[str, str], tuple
     common = {}
     for a, b in combinations(answers.values(), 2):
         for role, kernel in a.kernels.items():
-            other = next((name for name, its in b.kernels.items() if kernels.is_one_kernel(its, kernel)), None)
+            other = next((name for name, its in b.kernels.items() if claims.is_one_kernel(its, kernel)), None)
             if other is not None:
                 common[a.label, b.label] = (role, other)
                 break
@@ -196,7 +196,7 @@ def _of_hosts(
     site: Site, inventory: Inventory, systems: Collection[str], workloads: Collection[str], parity: Sequence[str]
 ) -> Answer:
     with inventories.open_hosts(inventory, inventory.machines(systems)) as hosts:
-        started = {role: kernels.boot_time(host) for role, host in hosts.items()}
+        started = {role: claims.boot_time(host) for role, host in hosts.items()}
         facts = dict[str, dict[str, str]]()
         for role, host in hosts.items():
             for what, value in _facts(host, workloads if role in inventory.hosts else (), parity).items():
@@ -228,7 +228,7 @@ def _of_this_machine(site: Site, workloads: Collection[str], parity: Sequence[st
         silent = {what: "its nodes can be asked when it is up" for what in parity if not PARITY[what].of_a_lab}
     asked = [what for what in parity if what not in silent]
     facts = {what: {"server": value} for what, value in _facts(here, workloads, asked).items()}
-    return Answer(site.label, kernels={"server": kernels.this_kernel()}, facts=facts, silent=silent)
+    return Answer(site.label, kernels={"server": claims.boot_time(here)}, facts=facts, silent=silent)
 
 
 def _facts(host: Host, workloads: Collection[str], parity: Sequence[str]) -> dict[str, str]:

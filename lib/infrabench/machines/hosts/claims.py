@@ -1,8 +1,8 @@
 """One session at a time on a host, whoever starts it and from where, by a lock on the host itself: `probes/claim.py`.
 
 The lock is the kernel's, of a process that lives as long as this one and its connection do. A container has a lock of
-its own: where a host turns out to be a container of this machine, such as a node of the lab, this machine is claimed
-too. Containers of another machine cannot be told from machines.
+its own: where a host turns out to be a container of this machine, such as a node of the lab (its kernel started at the
+same time), this machine is claimed too. Containers of another machine cannot be told from machines.
 """
 
 from __future__ import annotations
@@ -18,13 +18,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from infrabench.core import Host, SiteError
-from infrabench.machines.hosts import kernels, marks
-from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.hosts import marks
+from infrabench.machines.hosts.host import LocalHost, run_checked
 from infrabench.machines.hosts.remote_shell import probe
 
 WAIT_S = 5.0
 ANSWER_S = 15.0  # beyond the wait
 LONGEST = 100  # characters of what another session says of itself
+BOOT_S = 10.0
+# Readings on one machine agree to a microsecond; of two that are switched on in the same minute, one pair in half a
+# million is so near.
+ONE_KERNEL_NS = 50_000
 Holder = Mapping[str, Any]
 
 
@@ -46,13 +50,23 @@ def claim_hosts(hosts: Iterable[Host], holder: Holder) -> Iterator[None]:
     every = sorted(hosts, key=lambda host: host.address)  # two that claim the same ones begin with the same one
     remote = [host for host in every if not isinstance(host, LocalHost)]
     if remote:
-        here = kernels.this_kernel()
-        if any(kernels.is_one_kernel(kernels.boot_time(host), here) for host in remote):
+        here = boot_time(LocalHost())
+        if any(is_one_kernel(boot_time(host), here) for host in remote):
             every = [LocalHost("this machine"), *every]
     with ExitStack() as stack:
         for host in every:
             stack.enter_context(_claim(host, holder))
         yield
+
+
+def boot_time(host: Host) -> int:
+    """Return when the kernel of a host started, in Unix nanoseconds; `SiteError` where python3 does not run."""
+    return int(run_checked(host, probe("machines/hosts/probes/boot_time.py"), timeout_s=BOOT_S, error=SiteError))
+
+
+def is_one_kernel(a: int, b: int) -> bool:
+    """Tell whether kernels that started at these times, in nanoseconds, are one."""
+    return abs(a - b) <= ONE_KERNEL_NS
 
 
 def _user() -> str:

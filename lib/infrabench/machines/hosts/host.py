@@ -97,12 +97,10 @@ class LocalHost:
                 list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 start_new_session=True, env=self._passed_on(),
             )  # fmt: skip
-        except ValueError as error:  # a NUL in a word
-            return Result(tuple(argv), 126, b"", str(error).encode(), started, time.monotonic() - begin)
-        except OSError as error:  # as a shell would: not found, not executable
+        except (OSError, ValueError) as error:  # as a shell would: not found, not executable; a NUL in a word
             # An unreadable folder on the search path also ends in "permission denied", where a shell says "not found".
             there = os.sep in argv[0] and os.path.exists(argv[0])
-            status = 126 if there else 127
+            status = 126 if there or isinstance(error, ValueError) else 127
             return Result(tuple(argv), status, b"", str(error).encode(), started, time.monotonic() - begin)
         said = child_process.communicate(child, stdin, timeout_s)
         return Result(
@@ -279,7 +277,7 @@ class SSHHost:
             ssh_channel.drain(channel, out, err, time.monotonic() + CONNECT_S + DEAD_AFTER_S)
         except child_process.Flood:
             del out[child_process.KEPT_BYTES :]
-        except (paramiko.SSHException, OSError, EOFError) as error:
+        except ssh_channel.LOST as error:
             raise SiteError(f"{self.name}: the connection broke: {self._said(error)}") from error
         finally:
             ssh_channel.close(channel)
@@ -292,7 +290,7 @@ class SSHHost:
                 channel = transport.open_session(timeout=CONNECT_S + DEAD_AFTER_S)
                 channel.settimeout(CONNECT_S + DEAD_AFTER_S)
                 channel.exec_command(remote_shell.command_line(script, sudo=self._sudo))
-        except (paramiko.SSHException, OSError, EOFError) as error:
+        except ssh_channel.LOST as error:
             raise SiteError(f"{self.name}: cannot run a command: {self._said(error)}. Is the host up?") from error
         return channel
 
@@ -310,7 +308,7 @@ class SSHHost:
         except child_process.Flood:
             status, flooded = None, True
             del out[child_process.KEPT_BYTES :], err[child_process.KEPT_BYTES :]
-        except (paramiko.SSHException, OSError, EOFError) as error:
+        except ssh_channel.LOST as error:
             raise SiteError(f"{self.name}: the connection broke: {self._said(error)}") from error
         finally:
             ssh_channel.close(channel)
@@ -364,7 +362,7 @@ class SSHHost:
                     raise
             finished = ssh_channel.drain(channel, out, err, time.monotonic() + FLUSH_S)
             status = channel.recv_exit_status() if finished else None
-        except (paramiko.SSHException, OSError, EOFError) as error:
+        except ssh_channel.LOST as error:
             why = str(error) or "no answer"
             raise SiteError(f"{self.name}: {source} cannot be copied to {path}: {why}") from error
         finally:

@@ -10,6 +10,8 @@ import paramiko
 
 from infrabench.machines.hosts import child_process
 
+# What a channel raises whose connection is lost.
+LOST = (paramiko.SSHException, OSError, EOFError)
 FEED_BYTES = 1 << 15  # less than the window that a channel begins with: it is taken without waiting
 
 
@@ -25,7 +27,7 @@ def open_stream(channel: paramiko.Channel) -> child_process.LineStream:
 
 def close(channel: paramiko.Channel) -> None:
     """Close a channel. Where the connection is gone there is nobody to tell: what was found before says so."""
-    with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+    with contextlib.suppress(*LOST):
         channel.close()
 
 
@@ -43,7 +45,7 @@ def feed(channel: paramiko.Channel, stdin: bytes) -> None:
     """Send all of `stdin` and then its end: half of it must never look like the whole."""
     left = memoryview(stdin)
     # A command that exits without reading its input closes the channel; its status is what counts.
-    with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+    with contextlib.suppress(*LOST):
         while left:
             try:
                 sent = channel.send(bytes(left[:FEED_BYTES]))

@@ -180,8 +180,10 @@ def _open_remote(inventory: Inventory, say: Say, holder: claims.Holder | None) -
             stack.enter_context(claims.claim_hosts(hosts.values(), holder))
         private = inventories.private(inventory)
         for host in hosts.values():
-            private = dict.fromkeys(_addresses(host), host.name) | private
-        for host in hosts.values():
+            own = host.run(probe("machines/hosts/probes/addresses.py"), timeout_s=10)
+            if not own.ok:
+                raise SiteError(f"{host.name}: python3 does not run there. Install it on the host.")
+            private = dict.fromkeys(json.loads(own.stdout), host.name) | private
             check_range(host, inventory.guest_network)
         facts = find_platforms().guest_image(say)
         if facts["guest_image"]:
@@ -192,14 +194,6 @@ def _open_remote(inventory: Inventory, say: Say, holder: claims.Holder | None) -
         store = partial(find_platforms().open_store, hosts["server"], hosts.get("client"))
         facts = {"guest_network": network, **facts}
         yield OpenSite(inventory.name, "inventory", hosts, facts, teams.machines, store, private)
-
-
-def _addresses(host: Host) -> list[str]:
-    """Return the addresses that a host has, by its own python3; `SiteError` when there is none."""
-    answer = host.run(probe("machines/hosts/probes/addresses.py"), timeout_s=10)
-    if not answer.ok:
-        raise SiteError(f"{host.name}: python3 does not run there. Install it on the host.")
-    return json.loads(answer.stdout)
 
 
 def _upload_image(host: Host, image: Mapping[str, str], say: Say) -> dict[str, str]:

@@ -15,23 +15,22 @@ import pytest
 from infrabench_platforms.clusters import pods
 
 # Pods are files; a pod whose name is in SICK never gets Ready, one in STUCK never goes.
-KUBECTL = """#!{python}
-import json, os, sys, time
+KUBECTL = """import json, os, sys, time
 from pathlib import Path
-home = Path("{home}")
+home = Path(__file__).parent
 argv = [word for word in sys.argv[1:] if not word.startswith("--namespace")]
 names = lambda file: (home / file).read_text().split() if (home / file).exists() else []
 def pod(path):
     made = json.loads(path.read_text())
     number = int(path.stem.split("-")[1])
     well = path.stem not in names("sick")
-    made["status"] = {{"phase": "Running" if well else "Pending", "podIP": f"198.19.0.{{number + 4}}", "conditions": [
-        {{"type": "Ready", "status": "True" if well else "False"}}], "containerStatuses": [{{"restartCount": 0,
-        "state": {{}} if well else {{"waiting": {{"reason": "CreateContainerError", "message": "no such handler"}}}}
-    }}]}}
+    made["status"] = {"phase": "Running" if well else "Pending", "podIP": f"198.19.0.{number + 4}", "conditions": [
+        {"type": "Ready", "status": "True" if well else "False"}], "containerStatuses": [{"restartCount": 0,
+        "state": {} if well else {"waiting": {"reason": "CreateContainerError", "message": "no such handler"}}
+    }]}
     return made
 def listed():
-    found = {{}}
+    found = {}
     for path in sorted(home.glob("pod-*.json")):
         try:
             found[path.stem] = pod(path)
@@ -41,28 +40,28 @@ def listed():
 with (home / "asked").open("a") as asked:
     asked.write(" ".join(argv) + "\\n")
 if argv[:2] == ["get", "--raw"] and "watch=1" in argv[2]:
-    known = {{}}
+    known = {}
     for _ in range(400):
         now = listed()
         for name, made in now.items():
             if known.get(name) != made:
-                print(json.dumps({{"type": "ADDED", "object": made}}), flush=True)
+                print(json.dumps({"type": "ADDED", "object": made}), flush=True)
         for name in known.keys() - now.keys():
-            print(json.dumps({{"type": "DELETED", "object": known[name]}}), flush=True)
+            print(json.dumps({"type": "DELETED", "object": known[name]}), flush=True)
         known = now
         time.sleep(0.02)
 elif argv[:2] == ["get", "--raw"] and "metrics" in argv[2]:
     count = len(names("operations"))
     for name in ("run_podsandbox", "create_container", "start_container"):
         series = "kubelet_runtime_operations_duration_seconds_"
-        print(f'{{series}}sum{{{{operation_type="{{name}}"}}}} {{0.25 * count}}')
-        print(f'{{series}}count{{{{operation_type="{{name}}"}}}} {{count}}')
+        print(f'{series}sum{{operation_type="{name}"}} {0.25 * count}')
+        print(f'{series}count{{operation_type="{name}"}} {count}')
 elif argv[:2] == ["get", "--raw"] and "logs" in argv[2]:
     print((home / "log").read_text() if (home / "log").exists() else "the runtime's own words")
 elif argv[:2] == ["get", "--raw"]:
-    print(json.dumps({{"items": list(listed().values())}}))
+    print(json.dumps({"items": list(listed().values())}))
 elif argv[:2] == ["get", "events"]:
-    print(json.dumps({{"items": [{{"involvedObject": {{"name": "pod-002"}}, "message": "FailedCreatePodSandBox"}}]}}))
+    print(json.dumps({"items": [{"involvedObject": {"name": "pod-002"}, "message": "FailedCreatePodSandBox"}]}))
 elif argv[0] == "create":
     for made in json.load(sys.stdin)["items"]:
         part = home / (made["metadata"]["name"] + ".part")
@@ -77,8 +76,8 @@ elif argv[0] == "exec":
     (home / "list").write_text(sys.stdin.read())
     for line in (home / "list").read_text().splitlines():
         name = line.split()[0]
-        print(json.dumps({{"name": name, "error": "no answer" if name in names("silent") else None}}))
-    print(json.dumps({{"end": 1}}))
+        print(json.dumps({"name": name, "error": "no answer" if name in names("silent") else None}))
+    print(json.dumps({"end": 1}))
     (home / "silent").unlink(missing_ok=True)
 elif argv[:2] == ["get", "pods"]:
     print("\\n".join(listed()))
@@ -91,7 +90,7 @@ Verb = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def verb(tmp_path: Path) -> Verb:
     program = tmp_path / "kubectl"
-    program.write_text(KUBECTL.format(python=sys.executable, home=tmp_path))
+    program.write_text(f"#!{sys.executable}\n{KUBECTL}")
     program.chmod(0o755)
     config = {
         "kubectl": [str(program)], "namespace": "infrabench", "node": "worker1", "conductor": "conductor",

@@ -11,18 +11,26 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from infrabench.core import wait
 from infrabench_platforms.lab import pod_images
 
 pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="not run: no gcc here")
 SECRET = "a secret of thirty-two characters"
+ENVIRONMENT = {**os.environ, "INFRABENCH_TOKEN": SECRET}
+KNOWN = struct.pack(">cI", b"A", len(SECRET)) + SECRET.encode()  # what a conductor says first
 LISTENER = "import socket, time; s = socket.create_server(('127.0.0.1', {port})); time.sleep({seconds})"
 ASKER = "import socket, sys; socket.create_connection((sys.argv[1], {port}), 5).close(); print(sys.argv[1])"
+
+
+def ask(argv: Sequence[str | Path], secret: str = SECRET) -> subprocess.CompletedProcess[str]:
+    environment = {**ENVIRONMENT, "INFRABENCH_TOKEN": secret}
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, env=environment)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +49,6 @@ class Pods:
         with socket.create_server(("127.0.0.1", 0)) as unused:
             self.port = unused.getsockname()[1]
         self.addresses = [f"127.0.0.{index + 2}" for index in range(count)]
-        self.environment = {**os.environ, "INFRABENCH_TOKEN": SECRET}
         self.list.write_text("".join(f"pod-{i + 1:03d} {a}\n" for i, a in enumerate(self.addresses)))
         self.begun_s = time.time()
         self.processes = [self.serve("--address", address) for address in self.addresses]
@@ -50,18 +57,15 @@ class Pods:
 
     def serve(self, *options: str) -> subprocess.Popen[bytes]:
         argv = [self.program, "serve", "--port", str(self.port), *options]
-        return subprocess.Popen(argv, env=self.environment, stderr=subprocess.PIPE)
+        return subprocess.Popen(argv, env=ENVIRONMENT, stderr=subprocess.PIPE)
 
     def answers(self, address: str) -> bool:
         with socket.socket() as asking:
             return asking.connect_ex((address, self.port)) == 0
 
     @staticmethod
-    def until(true: Callable[[], bool], seconds: float = 10) -> None:
-        deadline = time.monotonic() + seconds
-        while not true():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+    def until(true: Callable[[], bool]) -> None:
+        assert wait.until(true, 10, 0.01)
 
     def argv(self, verb: str, count: int, *options: str) -> list[str]:
         place = ("--list", str(self.list), "--port", str(self.port))
@@ -69,9 +73,7 @@ class Pods:
 
     def ask(self, verb: str, count: int, *options: str, secret: str = SECRET) -> tuple[int, list[dict[str, Any]]]:
         """Return the conductor's status and the objects that it printed before the last line, which has to be there."""
-        environment = {**self.environment, "INFRABENCH_TOKEN": secret}
-        argv = self.argv(verb, count, *options)
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=environment)
+        done = ask(self.argv(verb, count, *options), secret)
         *rows, last = [json.loads(line) for line in done.stdout.splitlines()]
         assert last == {"end": count}, done.stderr
         return done.returncode, rows
@@ -147,15 +149,14 @@ def test_all_start_at_the_instant_and_tell_everything(pods: Pods) -> None:
 
 
 def test_processor_times_are_told_from_the_instant_until_the_last_end(pods: Pods) -> None:
-    environment = {**pods.environment, "INFRABENCH_TOKEN": SECRET}
     argv = pods.argv("run", 4, "-t", "10", "--stat", "/proc/stat", "--", "sleep", "0.5")
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=environment)
+    done = ask(argv)
     assert done.returncode == 0
     before, after = ([int(word) for word in line.split()[1:]] for line in done.stderr.splitlines())
     ticks = (sum(after[:8]) - sum(before[:8])) / os.cpu_count()  # of 10 ms
     assert 45 < ticks < 75  # the barrier before and the servers' end after it are not in it
     argv[argv.index("/proc/stat")] = "/nowhere/stat"
-    lacking = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=environment)
+    lacking = ask(argv)
     assert lacking.stderr == 2 * "ib-pods: /nowhere/stat: No such file or directory\n"
 
 
@@ -255,7 +256,7 @@ def test_what_a_job_leaves_behind_is_killed(pods: Pods) -> None:
 
 def test_a_job_dies_with_its_conductor(pods: Pods) -> None:
     argv = pods.argv("run", 2, "-t", "60", "--", "sh", "-c", "sleep 54323; true")
-    with subprocess.Popen(argv, env=pods.environment, stdout=subprocess.DEVNULL) as conductor:
+    with subprocess.Popen(argv, env=ENVIRONMENT, stdout=subprocess.DEVNULL) as conductor:
         pods.until(lambda: len(running("54323")) >= 2)
         conductor.kill()
     pods.until(lambda: not running("54323"))
@@ -264,7 +265,7 @@ def test_a_job_dies_with_its_conductor(pods: Pods) -> None:
 
 def test_a_pod_that_dies_in_the_middle_is_told_of_and_the_others_are_whole(pods: Pods) -> None:
     argv = pods.argv("run", 3, "-t", "20", "--", "sh", "-c", "sleep 1; echo whole")
-    with subprocess.Popen(argv, env=pods.environment, stdout=subprocess.PIPE) as conductor:
+    with subprocess.Popen(argv, env=ENVIRONMENT, stdout=subprocess.PIPE) as conductor:
         time.sleep(0.7)
         pods.processes[1].kill()
         told, _ = conductor.communicate(timeout=20)
@@ -332,13 +333,11 @@ def test_jobs_do_not_see_the_secret(pods: Pods) -> None:
         struct.pack(">cI", b"A", 2**32 - 1),
         struct.pack(">cI", b"A", len(SECRET)) + SECRET[:5].encode(),
         struct.pack(">cI", b"J", 30) + b"x" * 30,
-        struct.pack(">cI", b"A", len(SECRET)) + SECRET.encode() + struct.pack(">cI", b"J", 3) + b"abc",
-        struct.pack(">cI", b"A", len(SECRET)) + SECRET.encode() + struct.pack(">cI", b"J", 70000),
-        struct.pack(">cI", b"A", len(SECRET)) + SECRET.encode() + struct.pack(">cI", b"?", 0),
-        struct.pack(">cI", b"A", len(SECRET)) + SECRET.encode() + struct.pack(">cI", b"J", 28)
-        + struct.pack(">qqq", ord("e"), 0, -1) + b"abc\0",
-        struct.pack(">cI", b"A", len(SECRET)) + SECRET.encode() + struct.pack(">cI", b"J", 27)
-        + struct.pack(">qqq", ord("e"), 0, 10**9) + b"abc",
+        KNOWN + struct.pack(">cI", b"J", 3) + b"abc",
+        KNOWN + struct.pack(">cI", b"J", 70000),
+        KNOWN + struct.pack(">cI", b"?", 0),
+        KNOWN + struct.pack(">cI", b"J", 28) + struct.pack(">qqq", ord("e"), 0, -1) + b"abc\0",
+        KNOWN + struct.pack(">cI", b"J", 27) + struct.pack(">qqq", ord("e"), 0, 10**9) + b"abc",
     ],
 )  # fmt: skip
 def test_nonsense_starts_nothing_and_harms_nothing(pods: Pods, said: bytes) -> None:
@@ -389,18 +388,16 @@ def test_bad_arguments_are_told(program: Path, tmp_path: Path, arguments: list[s
     (tmp_path / "bad").write_text("pod-001 127.0.0.2\npod-002 there\n")
     places = {"LIST": str(tmp_path / "list"), "BAD": str(tmp_path / "bad")}
     argv = [program, *(places.get(word, word) for word in arguments)]
-    environment = {**os.environ, "INFRABENCH_TOKEN": SECRET}
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=20, env=environment)
+    done = ask(argv)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
 
 
 @pytest.mark.parametrize("secret", ["", "too short", "x" * 257])
 def test_no_secret_no_service(program: Path, tmp_path: Path, secret: str) -> None:
-    environment = {**os.environ, "INFRABENCH_TOKEN": secret}
     (tmp_path / "list").write_text("pod-001 127.0.0.2\n")
     for arguments in (["serve"], ["hello", "-n", "1", "--list", str(tmp_path / "list")]):
-        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=20, env=environment)
+        done = ask([program, *arguments], secret)
         assert done.returncode == 2
         assert "INFRABENCH_TOKEN must have 16 to 256 bytes" in done.stderr
 
@@ -425,7 +422,7 @@ def test_it_is_small_when_idle(pods: Pods) -> None:
 
 def test_it_ends_at_once_and_takes_its_job_along(pods: Pods) -> None:
     argv = pods.argv("run", 1, "-t", "60", "--", "sh", "-c", "sleep 54324; true")
-    with subprocess.Popen(argv, env=pods.environment, stdout=subprocess.DEVNULL) as conductor:
+    with subprocess.Popen(argv, env=ENVIRONMENT, stdout=subprocess.DEVNULL) as conductor:
         pods.until(lambda: bool(running("54324")))
         pods.processes[0].terminate()
         assert pods.processes[0].wait(2) == 0
@@ -435,10 +432,9 @@ def test_it_ends_at_once_and_takes_its_job_along(pods: Pods) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not run: a namespace of processes takes root")
 def test_as_the_first_process_it_takes_in_orphans(program: Path, port: int) -> None:
-    environment = {**os.environ, "INFRABENCH_TOKEN": SECRET}
     inner = f"sleep 0.2 & sleep 0.2 & exec {program} serve --address 127.0.0.9 --port {port}"
     argv = ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", inner]
-    with subprocess.Popen(argv, env=environment) as outer:
+    with subprocess.Popen(argv, env=ENVIRONMENT) as outer:
         children = Path(f"/proc/{outer.pid}/task/{outer.pid}/children")
         Pods.until(lambda: bool(children.read_text()))
         first = int(children.read_text())

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import SiteError
-from infrabench.machines.hosts.host import SSHHost
 from infrabench.machines.hosts.remote_shell import PIECE, command_line, timed_command
 from tests.support.ssh_server import serving
 from tests.support.storm import SEED, size
@@ -68,9 +67,7 @@ def test_a_host_whose_commands_put_out_something_else_is_refused(
     tmp_path: Path, into: Sequence[str], named: str
 ) -> None:
     with serving(tmp_path, into=into) as login:
-        host = SSHHost(
-            "far", login.address, user=login.user, port=login.port, key=login.key, known_hosts=login.known_hosts
-        )
+        host = login.host("far")
         try:
             for use in (lambda: host.run(("true",), timeout_s=5), lambda: host.stream(("cat",)).__enter__()):
                 with pytest.raises(SiteError, match=named):

@@ -22,6 +22,7 @@ from infrabench.experiment.execution.reparse import compare
 from infrabench.ledger.archive import pack, unpack
 from infrabench.ledger.records import read_trials, verify
 from infrabench.machines.sites import kubeconfig, redaction
+from tests.support.campaigns import link_programs
 from tests.support.ssh_server import Login, serving
 
 ADDRESS = "127.83.41.7"  # loopback in fact, and any address to the suite
@@ -51,12 +52,7 @@ def login(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Login]:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for sessions, with the programs of this machine but the one that would make an image."""
     folder = tmp_path_factory.mktemp("home")
-    (folder / "bin").mkdir()
-    for place in os.environ["PATH"].split(os.pathsep):
-        for program in Path(place).glob("*"):
-            link = folder / "bin" / program.name
-            if program.name != "mmdebstrap" and not link.is_symlink():
-                link.symlink_to(program)
+    link_programs(folder / "bin", "mmdebstrap")
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     cells = [nbformat.v4.new_code_cell(text) for text in CELLS]
     cells[0].metadata["tags"] = ["parameters"]
@@ -66,10 +62,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def inventory(home: Path, login: Login) -> Path:
-    server = {"address": login.address, "port": login.port, "user": login.user, "key": str(login.key)}
     gateways = {"bastion": {"address": "bastion.planted.example", "user": "planted-jumper-1b"}}
     path = home / "hosts.yml"
-    hosts = {"name": "two-servers", "hosts": {"server": server}, "known_hosts": str(login.known_hosts)}
+    hosts = {"name": "two-servers", "hosts": {"server": login.machine}, "known_hosts": str(login.known_hosts)}
     path.write_text(yaml.safe_dump({**hosts, "gateways": gateways}))
     return path
 
@@ -82,7 +77,6 @@ def made(request: pytest.FixtureRequest, home: Path, inventory: Path) -> Path:
         **os.environ, **PLANTED, "PATH": str(home / "bin"), "INFRABENCH_HOME": str(out),
         "INFRABENCH_PLUGINS": str(PLUGINS), "INFRABENCH_STATE": str(home / "state"),
     }  # fmt: skip
-
     out.mkdir()
     said = ""
     for command in (

@@ -15,6 +15,7 @@ from infrabench.core import ProvisionError
 from infrabench.machines.hosts.host import LocalHost
 from infrabench_platforms.clusters import hosts
 from tests.support.cluster_fakes import Rooted, Scripted, words_of
+from tests.support.scripts import write_program
 
 NASTY = ["%h", "100%", "$HOME", "${HOME}", "a b", "{a}", 'say "x"', "it's", "back\\slash", "", ";", "a;b", "\t", "x\ny"]
 SHOW = "show --property=MainPID --value infrabench-flanneld"
@@ -65,8 +66,7 @@ def test_the_version_of_a_module_is_that_of_the_program_which_runs(tmp_path: Pat
     program.chmod(0o755)
     with subprocess.Popen([program, "60"]) as runs:
         try:
-            (tmp_path / "systemctl").write_text(f'#!/bin/sh\n[ "$*" = "{SHOW}" ] && echo {runs.pid}\n')
-            (tmp_path / "systemctl").chmod(0o755)
+            write_program(tmp_path / "systemctl", f'[ "$*" = "{SHOW}" ] && echo {runs.pid}')
             host = LocalHost(environment={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
             assert hosts.module_version(host, "flanneld", "github.com/flannel-io/flannel") == "v0.28.10"
             with pytest.raises(ProvisionError, match="flanneld does not tell its version"):
@@ -100,13 +100,10 @@ def test_a_script_gets_its_arguments_literally_and_its_failure_says_where() -> N
 
 def test_units_are_started_in_order_and_the_end_of_the_log_is_told(tmp_path: Path, monkeypatch) -> None:
     """`systemctl` is replaced: it notes what it is asked, and refuses one unit."""
-    logs, bin_dir = tmp_path / "logs", tmp_path / "bin"
+    logs = tmp_path / "logs"
     logs.mkdir()
-    bin_dir.mkdir()
-    fake = bin_dir / "systemctl"
-    fake.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n[ "$2" != infrabench-bad ]\n')
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{bin_dir}:/usr/bin:/bin")
+    fake = write_program(tmp_path / "bin/systemctl", f'echo "$@" >>{tmp_path}/asked\n[ "$2" != infrabench-bad ]')
+    monkeypatch.setenv("PATH", f"{fake.parent}:/usr/bin:/bin")
     monkeypatch.setattr(hosts, "LOGS", str(logs))
     (logs / "bad.log").write_text("one\ntwo\nflag --x is not known\n")
     with pytest.raises(ProvisionError, match="flag --x is not known"):

@@ -17,6 +17,7 @@ from infrabench_platforms.clusters import runtimes, workers
 from infrabench_platforms.clusters.kata import Kata
 from infrabench_platforms.lab import go_parts
 from tests.support.cluster_fakes import Scripted, machines, scripts
+from tests.support.scripts import write_program
 
 KATA = Kata(
     "/opt/kata", "/opt/kata/bin/containerd-shim-kata-v2", "/opt/kata/c.toml", "3.23.0", "qemu", "/opt/kata/bin/qemu",
@@ -34,6 +35,10 @@ def place(
 
 def containerds(where: runtimes.Worker) -> dict[str, Any]:
     return tomllib.loads(runtimes.configure_containerd(where))["plugins"]["io.containerd.cri.v1.runtime"]
+
+
+def crios(where: runtimes.Worker) -> dict[str, Any]:
+    return tomllib.loads(runtimes.configure_crio(where))["crio"]
 
 
 # ---------------------------------------------------------------------------------------- configurations
@@ -57,7 +62,7 @@ def test_each_handler_of_containerd_is_a_shim_with_its_options() -> None:
 
 
 def test_each_handler_of_crio_is_a_program_that_it_runs_or_a_shim() -> None:
-    read = tomllib.loads(runtimes.configure_crio(place("runc", "crun", "runsc", "kata", kata=KATA)))["crio"]
+    read = crios(place("runc", "crun", "runsc", "kata", kata=KATA))
     assert read["runtime"]["default_runtime"] == "runc"
     assert read["runtime"]["runtimes"] == {
         "runc": {"runtime_root": "/run/runc", "monitor_cgroup": "pod"},
@@ -75,11 +80,11 @@ def test_each_handler_of_crio_is_a_program_that_it_runs_or_a_shim() -> None:
     assert read["runtime"]["pinns_path"] == "/opt/infrabench/crio/pinns"
     assert read["metrics"]["metrics_host"] == "127.0.0.1"
     assert read["storage_option"] == ["overlay.skip_mount_home=true"]
-    assert "storage_option" not in tomllib.loads(runtimes.configure_crio(place("runc")))["crio"]
+    assert "storage_option" not in crios(place("runc"))
 
 
 def test_containers_have_the_same_rights_under_both() -> None:
-    read = tomllib.loads(runtimes.configure_crio(place("runc")))["crio"]["runtime"]
+    read = crios(place("runc"))["runtime"]
     # The default of containerd 2.4 (pkg/oci, defaultUnixCaps).
     assert set(read["default_capabilities"]) == {
         "CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP", "SETPCAP",
@@ -87,7 +92,7 @@ def test_containers_have_the_same_rights_under_both() -> None:
     }  # fmt: skip
     assert read["pids_limit"] == -1
     assert containerds(place("runc"))["cni"] == {"bin_dirs": ["/opt/cni/bin"], "conf_dir": "/etc/cni/net.d"}
-    assert tomllib.loads(runtimes.configure_crio(place("runc")))["crio"]["network"] == {
+    assert crios(place("runc"))["network"] == {
         "network_dir": "/etc/cni/net.d", "plugin_dirs": ["/opt/cni/bin"],
     }  # fmt: skip
 
@@ -167,14 +172,11 @@ def test_the_specification_of_containers_is_that_of_the_pinned_runtime(part: str
 
 
 def test_a_crun_that_does_not_know_the_specification_says_so_before_anything_is_started(tmp_path: Path) -> None:
-    program = tmp_path / "crun"
     path = f"PATH={tmp_path}:{os.environ['PATH']}"
 
     def lacks(words: str) -> str | None:
-        program.write_text(
-            f"#!/bin/sh\ncase $* in --version) echo 'crun version 1.8.1'; echo commit;; *create*) {words};; esac\n"
-        )
-        program.chmod(0o755)
+        known = "--version) echo 'crun version 1.8.1'; echo commit;;"
+        write_program(tmp_path / "crun", f"case $* in {known} *create*) {words};; esac")
 
         def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
             done = subprocess.run(["env", path, *argv], input=stdin, capture_output=True, timeout=20, check=False)
@@ -206,9 +208,7 @@ def test_a_worker_knows_what_its_handlers_are() -> None:
 
 
 def test_images_come_into_the_store_as_crio_opens_it(tmp_path: Path) -> None:
-    skopeo = tmp_path / "skopeo"
-    skopeo.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n')
-    skopeo.chmod(0o755)
+    write_program(tmp_path / "skopeo", f'echo "$@" >>{tmp_path}/asked')
     where = place("runc", "kata", kata=KATA)
     runtimes._start_crio(where)
     (argv, script), *_ = [
@@ -234,15 +234,10 @@ def test_a_program_that_does_not_tell_its_version_is_an_error() -> None:
 
 
 def test_on_a_restricted_machine_only_wrappers_are_added() -> None:
-    free, restricted = (
-        place("runc", "crun", "kata", kata=KATA),
-        place("runc", "crun", "kata", restricted=True, kata=KATA),
-    )
+    free, restricted = (place("runc", "crun", "kata", restricted=each, kata=KATA) for each in (False, True))
     assert runtimes.wrappers(free) == {}
     assert set(runtimes.wrappers(restricted)) == {"/etc/infrabench/crio-runc", "/etc/infrabench/crio-crun"}
-    one, other = (
-        tomllib.loads(runtimes.configure_crio(each))["crio"]["runtime"].pop("runtimes") for each in (free, restricted)
-    )
+    one, other = (crios(each)["runtime"].pop("runtimes") for each in (free, restricted))
     for name in ("runc", "crun"):
         assert other[name].pop("runtime_path") == f"/etc/infrabench/crio-{name}"
     assert one == other
@@ -252,9 +247,7 @@ def test_on_a_restricted_machine_only_wrappers_are_added() -> None:
 
 def wrapped(folder: Path, *words: str) -> list[str]:
     """Run the wrapper of a low-level runtime that prints its arguments."""
-    program = folder / "low"
-    program.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
-    program.chmod(0o755)
+    write_program(folder / "low", "printf '%s\\n' \"$@\"")
     wrapper = folder / "wrapper"
     wrapper.write_text(runtimes._OCI_WRAPPER.format(name="low", raise_=runtimes.RAISE.format(file='"$file"')))
     wrapper.chmod(0o755)
@@ -317,10 +310,7 @@ def test_crio_is_told_the_address_that_gvisors_shim_gives(tmp_path: Path, restri
         text = text.replace(path, str(shim))
     wrapper.write_text(text)
     told = '{"version":2,"address":"unix:///run/containerd/s/0a","protocol":"ttrpc"}'
-    shim.write_text(
-        f'#!/bin/sh\n[ "$1" != bad ] || {{ echo no such thing; exit 3; }}\n[ "$3" != start ] || echo \'{told}\'\n'
-    )
-    shim.chmod(0o755)
+    write_program(shim, f'[ "$1" != bad ] || {{ echo no such thing; exit 3; }}\n[ "$3" != start ] || echo \'{told}\'')
     (tmp_path / "config.json").write_text('{"process": {"oomScoreAdj": -998}}')
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:

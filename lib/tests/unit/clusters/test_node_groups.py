@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from infrabench.core import DesignError, Machines, NotRunnable, ProvisionError, Result
+from infrabench.core import DesignError, Machines, NotRunnable, ProvisionError
 from infrabench.machines.sites.inventory import Inventory
 from infrabench.machines.sites.site import read_file
 from infrabench_platforms.lab import node_groups, nodes, processes, shell
@@ -270,11 +270,9 @@ def test_a_pair_is_an_inventory_of_two_hosts_whose_keys_are_known(lab: Path, bui
     }  # fmt: skip
     assert read.known_hosts == lab / "ssh/known_hosts"
     assert "198.18.0.26 " in read.known_hosts.read_text()
-    assert [node.role for node in node_groups.existing_nodes(node_groups.KEPT)] == [
-        "server",
-        "client",
-    ]  # frozen while the lab's own are measured
-    assert all(node.data == nodes.DATA for node in node_groups.existing_nodes(node_groups.KEPT))
+    kept = node_groups.existing_nodes(node_groups.KEPT)  # frozen while the lab's own are measured
+    assert [node.role for node in kept] == ["server", "client"]
+    assert all(node.data == nodes.DATA for node in kept)
     node_groups.remove_others()
     assert sorted(path.name for path in nodes.nodes_dir().iterdir()) == [
         "infrabench-abcd-kept-hosts-rack-a-client", "infrabench-abcd-kept-hosts-rack-a-server"
@@ -284,12 +282,7 @@ def test_a_pair_is_an_inventory_of_two_hosts_whose_keys_are_known(lab: Path, bui
 def test_a_pair_that_fails_leaves_nothing_and_no_inventory(lab: Path, built: list[str], monkeypatch) -> None:
     node_groups.make_pair("a", "hosts-a")
 
-    def refuses(node: nodes.Node) -> Scripted:
-        host = Scripted(address=node.address)
-        host.run = lambda argv, **given: Result(argv, 1, b"", b"no engine", 0.0, 0.0)  # type: ignore[method-assign]
-        return host
-
-    monkeypatch.setattr(nodes, "host", refuses)
+    monkeypatch.setattr(nodes, "host", lambda node: Scripted(lambda argv, stdin: (1, b"no engine")))
     with pytest.raises(ProvisionError, match="no engine"):
         node_groups.make_pair("a", "hosts-a")
     assert node_groups.slots() == {}

@@ -15,6 +15,7 @@ import pytest
 from infrabench.core import ProvisionError
 from infrabench_platforms.lab import pod_images
 from infrabench_platforms.lab.pod_images import LayerEntry
+from tests.support.scripts import write_program
 
 
 def unpacked(archive: bytes) -> tuple[list[dict], dict, tarfile.TarFile]:
@@ -68,10 +69,7 @@ def test_packages_are_laid_out_as_in_an_installed_debian(
 def test_a_failed_build_leaves_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(pod_images, "PROGRAMS", {})
-    compiler = tmp_path / "bin/gcc"
-    compiler.parent.mkdir()
-    compiler.write_text("#!/bin/sh\nexit 1\n")
-    compiler.chmod(0o755)
+    compiler = write_program(tmp_path / "bin/gcc", "exit 1")
     monkeypatch.setenv("PATH", str(compiler.parent), prepend=os.pathsep)
     with pytest.raises(ProvisionError, match="gcc"):
         pod_images.make("pause", lambda text: None)

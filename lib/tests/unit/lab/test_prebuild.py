@@ -18,6 +18,7 @@ from infrabench.core import NotRunnable, ProvisionError
 from infrabench_platforms import lab
 from infrabench_platforms.lab import go_parts, go_tools, images, pod_images, prebuild, shell
 from infrabench_platforms.lab.go_parts import GoPart, Program
+from tests.support.scripts import write_program
 
 Make = Callable[..., GoPart]
 Fake = Callable[..., Path]
@@ -57,15 +58,12 @@ def fake_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     """Put a `go` first on the search path: it answers `env`, notes each build and then runs a script."""
 
     def make(script: str = "echo x >$out\n", version: str = "go1.26.8") -> Path:
-        program = tmp_path / "bin" / "go"
-        program.parent.mkdir(exist_ok=True)
-        program.write_text(
-            "#!/bin/sh\n"
+        program = write_program(
+            tmp_path / "bin/go",
             f'[ "$1" = env ] && {{ echo {version}; exit; }}\n'
             f'echo "$@" >>{tmp_path}/calls\n'
-            'while [ "$1" != -o ]; do shift; done\nout=$2\n' + script
+            'while [ "$1" != -o ]; do shift; done\nout=$2\n' + script,
         )
-        program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
         monkeypatch.setattr(go_tools, "PLACES", ())
         return tmp_path / "calls"
@@ -219,8 +217,7 @@ def test_missing_compilers_and_headers_are_told(
     module(cgo=True, headers=("nosuchlibrary",))
     fake_go()
     for program in there:
-        (tmp_path / "bin" / program).write_text("#!/bin/sh\nexit 1\n")
-        (tmp_path / "bin" / program).chmod(0o755)
+        write_program(tmp_path / "bin" / program, "exit 1")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(NotRunnable, match=rf": apt-get install {wanted}$"):
         build()

@@ -14,6 +14,7 @@ from infrabench.machines.sites.prepare import plan
 from infrabench.machines.sites.prepare.plan import Change, HostPlan, HostSurvey
 from infrabench.machines.sites.prepare.requirements import File, GuestFiles, Needs
 from tests.support.cluster_fakes import Scripted
+from tests.support.scripts import write_program
 
 HASH = "0" * 64
 FACTS = f"""welcome to this host
@@ -96,8 +97,7 @@ def _debian(folder: Path, **other: str) -> LocalHost:
         "dpkg_query": f"sed 's/^/fact: package /' {folder}/listed.txt", **other,
     }  # fmt: skip
     for name, text in answers.items():
-        (folder / name.replace("_", "-")).write_text(f"#!/bin/sh\n{text}\n")
-        (folder / name.replace("_", "-")).chmod(0o755)
+        write_program(folder / name.replace("_", "-"), text)
     return LocalHost("here", environment={"PATH": f"{folder}:{os.environ['PATH']}"})
 
 

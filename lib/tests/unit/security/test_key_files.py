@@ -14,7 +14,6 @@ import pytest
 from infrabench.cli import lab as labcommand
 from infrabench.machines.hosts.host import LocalHost
 from infrabench_platforms import lab
-from infrabench_platforms.clusters import hosts
 from infrabench_platforms.lab import network, nodes
 from infrabench_platforms.stores.node import guest
 
@@ -75,16 +74,6 @@ def test_the_keys_of_a_virtual_machine_are_their_owners_alone(monkeypatch: pytes
     guest._keys(None, 2222)  # type: ignore[arg-type]
     assert {name: mode(tmp_path / name) for name in ("login", "host")} == {"login": 0o600, "host": 0o600}
     assert "StrictHostKeyChecking yes" in (tmp_path / "ssh.conf").read_text()
-
-
-def test_files_that_a_cluster_is_given_are_read_by_root_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    here = LocalHost()
-    run = here.run
-    monkeypatch.setattr(
-        here, "run", lambda argv, **more: run([str(tmp_path) if part == "/" else part for part in argv], **more)
-    )
-    hosts.push(here, {"/etc/kubernetes/admin.conf": "client-key-data: x\n"})
-    assert mode(tmp_path / "etc/kubernetes/admin.conf") == 0o600
 
 
 def test_the_kubeconfig_of_a_kept_cluster_is_its_owners_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from infrabench.core import SiteError
 from infrabench.machines.sites import import_hosts
 from infrabench.machines.sites.inventory import Inventory
 from infrabench.machines.sites.site import read_file
+from tests.support.scripts import write_program
 
 SHORT = {"SLURM_JOB_NODELIST": "node[1-2]"}
 JOB = {"SLURM_JOB_ID": "4711", "SLURM_JOB_NODELIST": "node1,node2", "PATH": "/nonexistent"}
@@ -22,9 +23,7 @@ JOB = {"SLURM_JOB_ID": "4711", "SLURM_JOB_NODELIST": "node1,node2", "PATH": "/no
 
 def _scontrol(folder: Path, text: str) -> dict[str, str]:
     """Return a search path with a program that stands for Slurm's."""
-    program = folder / "scontrol"
-    program.write_text(f"#!/bin/sh\n{text}\n")
-    program.chmod(0o755)
+    write_program(folder / "scontrol", text)
     return {"PATH": f"{folder}:/usr/bin:/bin"}
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import socket
 import struct
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +15,7 @@ from typing import NoReturn
 
 import pytest
 
-from infrabench.core import DeploySpec, Limits, Machines, NotRunnable
+from infrabench.core import DeploySpec, Limits, Machines, NotRunnable, wait
 from infrabench.experiment.execution import session
 from infrabench.experiment.execution.deployments import deployed
 from infrabench.machines.sites.site import OpenSite
@@ -221,10 +219,8 @@ time.sleep(60)
     monkeypatch.setattr(client, "_reaches", lambda _: not pid.exists())
     assert main.main([str(file), "watch", sys.executable, "-c", program]) == 1
     assert "the network between client and store is gone, or the store" in capsys.readouterr().err
-    deadline = time.monotonic() + 30
-    while any(is_alive(each) for each in pid.read_text().split()):  # a signal takes a moment
-        assert time.monotonic() < deadline
-        os.sched_yield()
+    ended = wait.until(lambda: not any(map(is_alive, pid.read_text().split())), 30, 0.01)  # a signal takes a moment
+    assert ended
 
 
 def is_alive(pid: str) -> bool:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,14 +95,10 @@ def test_this_machine_answers_the_question_itself(tmp_path):
     assert int(told[-1].removeprefix("free=")) > 0
 
 
-class Usage(NamedTuple):
-    free: int
-
-
 def test_a_lab_without_room_is_refused_before_anything_is_made(tmp_path, monkeypatch):
     monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(node_groups, "STORE_NEEDS", {})
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(9 * GIB))
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=9 * GIB))
     assert node_groups.find_store_obstacle(9 * GIB) is None
     with (
         pytest.raises(NotRunnable, match=r"9\.0 GiB free and the stores need 10\.0 GiB"),

@@ -16,6 +16,7 @@ from infrabench_platforms.lab import go_parts, images, prebuild
 from infrabench_platforms.stores import upload
 from infrabench_platforms.stores.node import block, ceph_vm, daemons, guest, inside, krbd, main, zfs_kernel, zfs_vm
 from infrabench_platforms.stores.node.config import GIB, Config, StoreError
+from tests.support.scripts import write_program
 
 
 @pytest.fixture
@@ -62,9 +63,7 @@ def test_a_guest_that_does_not_run_says_its_last_words(config):
 
 def test_words_and_status_reach_the_guest_as_they_are(tmp_path):
     # The last word of ssh's command line is what the other side's shell gets.
-    fake = tmp_path / "ssh"
-    fake.write_text('#!/bin/sh\n[ "$1 $3" = "-F guest" ] || exit 99\nexec sh -c "$4"\n')
-    fake.chmod(0o755)
+    write_program(tmp_path / "ssh", '[ "$1 $3" = "-F guest" ] || exit 99\nexec sh -c "$4"')
     words = ["printf", "%s\n", "two words", "it's", "$HOME", "", "a;b"]
     argv = [sys.executable, inside.__file__, str(tmp_path)]
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}

@@ -139,10 +139,6 @@ def test_parameters_go_back_to_what_they_were_first(config):
     assert now() == before
 
 
-def test_both_levels_set_the_same_parameters():
-    assert set(zfs_kernel.THROTTLE["default"]) == set(zfs_kernel.THROTTLE["open"])
-
-
 @pytest.mark.parametrize(
     ("version", "level", "mib"),
     [

@@ -19,6 +19,7 @@ from infrabench_platforms.clusters.workers import PLAIN_CONFIG, Worker
 from infrabench_platforms.lab import go_parts
 from infrabench_platforms.systems import _cni, _namespace, bridge, cilium, flannel, host, migrated
 from tests.support.cluster_fakes import Scripted, answers
+from tests.support.scripts import write_program
 
 MACHINES = Machines({}, {}, {}, embedded=True)
 SPEC = DeploySpec("a session", Limits(memory_bytes=512 * 2**20), "198.18.64.10")
@@ -31,9 +32,7 @@ SECOND = [
 
 def kubectl_of(folder: Path, script: str, *prefix: str, host: Any = None) -> Kubectl:
     """Return a kubectl that is this shell script."""
-    (folder / "kubectl").write_text(f"#!/bin/sh\n{script}")
-    (folder / "kubectl").chmod(0o755)
-    return Kubectl(host or Scripted(), (str(folder / "kubectl"), *prefix))
+    return Kubectl(host or Scripted(), (str(write_program(folder / "kubectl", script)), *prefix))
 
 
 def pod(status: object = None) -> dict[str, Any]:
@@ -323,19 +322,27 @@ def test_what_leads_to_services_is_read_from_every_node(name: str, said: bytes, 
         _cni._find_service(Cluster(kubectl, NODES, (worker(said), worker(wrong))), asked)
 
 
+def cluster_with_tools() -> tuple[Cluster, Scripted, list[Scripted]]:
+    """Return a cluster that has every CNI's programs, its control host and its workers."""
+
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        asked = b'{"spec": {}}' if "--output=json" in argv else b""
+        return 0, b"eth0\n" if b"ip -o -4" in stdin else asked
+
+    control = Scripted(answer)
+    nodes = [Scripted(answer, name=f"worker{number}", address=f"198.18.0.2{number}") for number in (1, 2)]
+    tools = {"cilium": "/c", "flannel": "/f", "flannel-cni": "/g", "multus": "/m"}
+    made = Machines({}, tools, {}, embedded=True)
+    members = tuple(Worker(node.name, node, made) for node in nodes)
+    return Cluster(Kubectl(control, ("k",)), NODES, members, made), control, nodes
+
+
 def test_an_option_of_a_cni_changes_that_and_nothing_else() -> None:
-    def options(name: str) -> set[str]:
-        def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-            return 0, b"eth0\n" if b"ip -o" in stdin else b""
-
-        nodes = [Scripted(answer, name=f"worker{number}", address=f"198.18.0.2{number}") for number in (1, 2)]
-        made = Machines({}, {"cilium": "/c", "flannel": "/f", "flannel-cni": "/g"}, {}, embedded=True)
-        members = tuple(Worker(node.name, node, made) for node in nodes)
-        registry.system(name).CNI.install(Cluster(Kubectl(Scripted(), ("k",)), NODES, members, made))  # type: ignore[attr-defined]
-        return {text for path, text in nodes[0].pushed.items() if "conflist" not in path}
-
     def words(name: str) -> set[str]:
-        return set(" ".join(options(name)).replace('"', " ").split())
+        cluster, _, (first, _) = cluster_with_tools()
+        registry.system(name).CNI.install(cluster)  # type: ignore[attr-defined]
+        options = [text for path, text in first.pushed.items() if "conflist" not in path]
+        return set(" ".join(options).replace('"', " ").split())
 
     assert words("cilium") ^ words("cilium-nftables") == set()
     assert words("cilium") ^ words("cilium-kpr") == {f"--kube-proxy-replacement={each}" for each in ("true", "false")}
@@ -348,17 +355,9 @@ def test_an_option_of_a_cni_changes_that_and_nothing_else() -> None:
 
 
 def test_a_cni_that_takes_anothers_place_finds_none_of_its_programs_and_multus_delegates_to_it() -> None:
-    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-        asked = b'{"spec": {}}' if "--output=json" in argv else b""
-        return 0, b"eth0\n" if b"ip -o -4" in stdin else asked
-
-    control = Scripted(answer)
-    nodes = [Scripted(answer, name=f"worker{number}", address=f"198.18.0.2{number}") for number in (1, 2)]
-    tools = {"cilium": "/c", "flannel": "/f", "flannel-cni": "/g", "multus": "/m"}
-    made = Machines({}, tools, {}, embedded=True)
-    members = tuple(Worker(node.name, node, made) for node in nodes)
+    cluster, control, nodes = cluster_with_tools()
     flannel_after = registry.system("flannel-migrated").CNI  # type: ignore[attr-defined]
-    cni.migrate(Cluster(Kubectl(control, ("k",)), NODES, members, made), flannel_after.before, flannel_after)
+    cni.migrate(cluster, flannel_after.before, flannel_after)
     removed = [argv[3:] for argv in control.asked if argv[:2] == ("sh", "-s") and "infrabench-cilium-operator" in argv]
     assert removed == [("infrabench-cilium-operator",)]
     for node in nodes:

@@ -22,7 +22,6 @@ from infrabench.core import (
     NotRunnable,
     ProvisionError,
     Request,
-    Result,
     Site,
     SiteError,
     Target,
@@ -37,27 +36,10 @@ from infrabench.experiment.execution.progress import words
 from infrabench.machines.sites.site import OpenSite, open_local
 from infrabench_platforms.availability import Enough, LabAhead
 from infrabench_platforms.lab import go_parts, go_tools, images, node_groups, pod_images, releases
+from tests.support.cluster_fakes import Scripted
 
 STUDY = registry.study("containers")
 SPEC = DeploySpec("s", Limits(), "198.18.64.13")
-
-
-class Client:
-    """A host that keeps what it was asked to do, and fails where it is told to."""
-
-    name, address = "client", "198.18.0.12"
-
-    def __init__(self, fails: str = "") -> None:
-        self.done: list[str] = []
-        self.fails = fails
-
-    def run(self, argv: Any, **_: object) -> Result:
-        self.done.append(" ".join(argv))
-        status = int(bool(self.fails) and self.fails in self.done[-1])
-        return Result(tuple(argv), status, b"", b"no", 0.0, 0.0)
-
-    def close(self) -> None:
-        self.done.append("close")
 
 
 class Fake:
@@ -76,21 +58,17 @@ class Fake:
         yield Deployment("fake", {}, {"version": self.version})
 
 
-def lab(
-    monkeypatch: pytest.MonkeyPatch, log: list[str], client: Client | None = None
-) -> OpenSite:  # fmt: skip
+def lab(monkeypatch: pytest.MonkeyPatch, log: list[str], client: Scripted | None = None) -> OpenSite:
     """Return the lab as a site, whose nodes are made and removed in `log` alone."""
 
     def boot(name: str, roles: Any, image: images.Image, folders: Mapping[str, Any]) -> Machines:
         log.append(f"boot {name} {image.kind}")
-        server = Client()
-        server.address = f"198.18.0.{21 + len(log)}"
-        return Machines({"server": server}, {}, {}, embedded=True)  # type: ignore[dict-item]
+        return Machines({"server": Scripted(address=f"198.18.0.{21 + len(log)}")}, {}, {}, embedded=True)
 
     monkeypatch.setattr(images, "make", lambda kind, say: images.Image(kind, "0" * 16, images.Path(f"/{kind}")))
     monkeypatch.setattr(node_groups, "boot", boot)
     monkeypatch.setattr(node_groups, "close_group", lambda name, hosts: log.append(f"remove {name}"))
-    hosts: Any = {"server": Client(), "client": client or Client()}
+    hosts = {"server": Scripted(), "client": client or Scripted()}
     opener = releases.ReleaseServers(log.append)
     return OpenSite("lab", "lab", hosts, {"guest_network": "198.18.64.0/24"}, versioner=opener.open)
 
@@ -165,16 +143,16 @@ def test_systems_of_one_release_share_a_server_that_goes_with_the_last(monkeypat
         wanted = {"release": "debian13", "guest_network": "198.18.66.0/24", "node_image": "0" * 16}
         assert {key: first.facts[key] for key in wanted} == wanted
         server: Any = first.hosts["server"]
-        assert client.done[0] == f"ip route replace 198.18.66.0/24 via {server.address}"
+        assert " ".join(client.asked[0]) == f"ip route replace 198.18.66.0/24 via {server.address}"
     assert log[2:] == ["remove release-debian12", "remove release-debian13"]
-    assert client.done[-1] == "ip route del 198.18.66.0/24"
+    assert " ".join(client.asked[-1]) == "ip route del 198.18.66.0/24"
     with site.version("docker", "26.1"):  # and another one is made for the next deployment
         assert log[-1] == "boot release-debian13 node"
 
 
 def test_a_server_without_a_route_to_its_guests_goes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     log: list[str] = []
-    site = lab(monkeypatch, log, Client(fails="route replace"))
+    site = lab(monkeypatch, log, Scripted(lambda argv, stdin: (int("replace" in argv), b"no")))
     with pytest.raises(ProvisionError), site.version("docker", "26.1"):
         pass
     assert log == ["boot release-debian13 node", "remove release-debian13"]
@@ -182,16 +160,13 @@ def test_a_server_without_a_route_to_its_guests_goes_at_once(monkeypatch: pytest
 
 def test_the_server_of_a_release_goes_although_the_client_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     log: list[str] = []
-    site = lab(monkeypatch, log)
-    client: Any = site.hosts["client"]
-    answer = client.run
 
-    def run(argv: Any, **more: object) -> Result:
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
         if "del" in argv:
             raise SiteError("client is lost")
-        return answer(argv, **more)
+        return 0, b""
 
-    client.run = run
+    site = lab(monkeypatch, log, Scripted(answer))
     with pytest.raises(SiteError, match="client is lost"), site.version("docker", "26.1"):
         assert log == ["boot release-debian13 node"]
     assert log == ["boot release-debian13 node", "remove release-debian13"]
@@ -227,13 +202,14 @@ def test_what_is_not_the_version_is_not_measured(
 
 
 def test_the_guards_watch_the_server_of_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    site, own = lab(monkeypatch, []), Client()
-    target = Target("server", own)  # type: ignore[arg-type]
+    site, own = lab(monkeypatch, []), Scripted()
+    target = Target("server", own)
     watched = [
         preflight.watched_hosts(site, Deployment("x", {"server": target}, {"cgroups": paths})) for paths in (["/x"], [])
     ]
-    assert [each["server"] for each in watched] == [own, site.hosts["server"]]
-    assert {each["client"] for each in watched} == {site.hosts["client"]}
+    assert watched[0]["server"] is own
+    assert watched[1]["server"] is site.hosts["server"]
+    assert all(each["client"] is site.hosts["client"] for each in watched)
     streams: Any = {"server": 1, "client": 2, "other": 3}
     assert Monitor(streams).of(["client", "server", "client"])._streams == {"client": 2, "server": 1}
 
@@ -283,8 +259,8 @@ def lab_with_clusters(made: list[tuple[object, ...]]) -> OpenSite:
 
     opener = releases.ReleaseServers()
     return OpenSite(
-        "lab", "lab", {"server": Client()}, {"guest_network": "198.18.64.0/24"}, machines, versioner=opener.open
-    )  # type: ignore[dict-item]
+        "lab", "lab", {"server": Scripted()}, {"guest_network": "198.18.64.0/24"}, machines, versioner=opener.open
+    )
 
 
 def test_a_version_of_a_clusters_program_is_a_cluster_of_its_own() -> None:
