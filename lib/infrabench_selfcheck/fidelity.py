@@ -48,7 +48,7 @@ from infrabench.experiment.execution.progress import Estimator, OnProgress
 from infrabench.experiment.execution.trial import Bench, Finished, execute
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.sites.site import open_site
-from infrabench.stats.intervals import LEVEL
+from infrabench.stats.intervals import LEVEL, NAN
 from infrabench.stats.pairwise import NARROW, margin_ends, paired_fieller
 from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, INCONCLUSIVE, WITHIN
 from infrabench_selfcheck.bare_tools import TOOLS
@@ -59,7 +59,6 @@ SEED = 20200315
 MARGIN = 0.02  # relative
 NO_INTERVAL = "no interval"
 COIN = 1  # keeps the coin's random numbers apart from those of the order
-NAN = float("nan")
 # Where none are named.
 SYSTEMS = {"containers": ("native", "docker"), "cnis": ("flannel", "cilium"), "storage": ("zfs", "ceph")}
 NO_GUARDS = Guards(None, None, None, None)

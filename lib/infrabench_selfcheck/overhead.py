@@ -8,6 +8,7 @@ trials as ours does, is left out: (time of many runs - time of one run) / (many 
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -49,31 +50,17 @@ COMMAND = ("true",)
 PER_BLOCK = 20  # runs of the command by each way in each block
 SEED = 20200315
 LIMIT_S = 120.0
-REBENCH = """
-default_experiment: all
-benchmark_suites:
-  nothing:
-    command: ""
-    gauge_adapter: {Silent: nothing_to_read.py}
-    invocations: %d
-    benchmarks: [nothing]
-executors:
-  command: {path: '%s', executable: '%s'}
-experiments:
-  all:
-    suites: [nothing]
-    executions: [command]
-"""
-# ReBench reads a number from each run; a command that prints none is given one.
+# What ReBench reads a number of milliseconds with, from what a run prints.
 ADAPTER = """
+import json
 from rebench.interop.adapter import GaugeAdapter
 from rebench.model.data_point import DataPoint
 from rebench.model.measurement import Measurement
 
-class Silent(GaugeAdapter):
+class Reading(GaugeAdapter):
     def parse_data(self, data, run_id, invocation):
         point = DataPoint(run_id)
-        point.add_measurement(Measurement(invocation, 1, 0.0, "ms", run_id, "total"))
+        point.add_measurement(Measurement(invocation, 1, %s, "ms", run_id, "total"))
         return [point]
 """
 Way = Callable[[], float]
@@ -218,9 +205,26 @@ def _hyperfine(folder: Path, runs: int) -> tuple[str, ...]:
 
 
 def _rebench(folder: Path, runs: int) -> tuple[str, ...]:
-    program = Path(shutil.which(COMMAND[0]) or COMMAND[0])
-    (folder / "rebench.conf").write_text(REBENCH % (runs, program.parent, program.name))
-    (folder / "nothing_to_read.py").write_text(ADAPTER)
+    return rebench_command(folder, runs, [Path(shutil.which(COMMAND[0]) or COMMAND[0])])
+
+
+def rebench_command(
+    folder: Path, runs: int, programs: Sequence[Path], word: str = "", reading: str = "0.0"
+) -> tuple[str, ...]:
+    """Return the command of ReBench that runs programs so often with a word; its samples go to ``rebench.data``.
+
+    `reading`: the milliseconds of a run as a Python expression of `data`, what it prints; a command that prints none is
+    given one, as ReBench does not do without.
+    """
+    suite = {"command": word, "gauge_adapter": {"Reading": "reading.py"}, "invocations": runs, "benchmarks": ["run"]}
+    config = {  # JSON is YAML
+        "default_experiment": "all",
+        "benchmark_suites": {"runs": suite},
+        "executors": {each.stem: {"path": str(each.parent), "executable": each.name} for each in programs},
+        "experiments": {"all": {"suites": ["runs"], "executions": [each.stem for each in programs]}},
+    }
+    (folder / "rebench.conf").write_text(json.dumps(config))
+    (folder / "reading.py").write_text(ADAPTER % reading)
     data = str(folder / "rebench.data")
     return (find_program("rebench"), "--clean", "-D", "-df", data, str(folder / "rebench.conf"))
 

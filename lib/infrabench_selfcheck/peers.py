@@ -41,42 +41,14 @@ from infrabench.machines.hosts.host import LocalHost
 from infrabench.stats import pairwise
 from infrabench.stats.intervals import Interval
 from infrabench.workloads import spin
-from infrabench_selfcheck.overhead import find_program, is_installed, run_timed
+from infrabench_selfcheck.overhead import is_installed, rebench_command, run_timed
 
 CHUNKS, ROUNDS = 400, 4  # of a run of a peer, and of a trial, which cuts them into so many runs
 STARTS = 5  # of which the median is how much of a process is its start
 EFFECTS = (0.0, 0.02)
 SEED = 20200315
 MOST_BLOCKS = 100_000
-REBENCH = """
-default_experiment: all
-benchmark_suites:
-  probes:
-    command: ' %(chunks)d'
-    gauge_adapter: {Spin: spin_adapter.py}
-    invocations: %(runs)d
-    benchmarks: [probe]
-executors:
-  same: {path: '%(folder)s', executable: same.sh}
-  slower: {path: '%(folder)s', executable: slower.sh}
-experiments:
-  all:
-    suites: [probes]
-    executions: [same, slower]
-"""
-ADAPTER = """
-import json
-from rebench.interop.adapter import GaugeAdapter
-from rebench.model.data_point import DataPoint
-from rebench.model.measurement import Measurement
-
-class Spin(GaugeAdapter):
-    def parse_data(self, data, run_id, invocation):
-        point = DataPoint(run_id)
-        seconds = json.loads(data.strip().splitlines()[-1])["seconds"]
-        point.add_measurement(Measurement(invocation, 1, 1000 * seconds, "ms", run_id, "total"))
-        return [point]
-"""
+READING = '1000 * json.loads(data.strip().splitlines()[-1])["seconds"]'  # of what the probe prints, in ms
 Samples = tuple[Sequence[float], Sequence[float]]  # seconds of the slower and of the same
 
 
@@ -85,12 +57,10 @@ class Sampling(NamedTuple):
 
     tool: str
     effect: float
-    repetition: int
     n: int
     ratio: float
     low: float
     high: float
-    seconds: float
 
     @property
     def is_called(self) -> bool:
@@ -107,8 +77,7 @@ def report(repetitions: int, seconds: float, out: Path, say: Callable[[str], Non
         raise DesignError("peers are compared in at least one repetition, with campaigns of at least 5 seconds")
     tools = {name: tool for name, tool in TOOLS.items() if name == "infrabench" or is_installed(tool.program)}
     out.mkdir(parents=True, exist_ok=True)
-    for name, text in (("probe.py", spin.PROBE.read_text(encoding="utf-8")), ("spin_adapter.py", ADAPTER)):
-        (out / name).write_text(text, encoding="utf-8")
+    (out / "probe.py").write_text(spin.PROBE.read_text(encoding="utf-8"), encoding="utf-8")
     plan = [(number, effect) for number in range(repetitions) for effect in EFFECTS]
     done: list[Sampling] = []
     with claims.claim_hosts([LocalHost()], claims.make_holder("peers")):
@@ -156,9 +125,7 @@ def _recall(out: Path, tools: Mapping[str, Peer], name: str, effect: float, numb
     x, y = np.array(kept["slower"]), np.array(kept["same"])
     ends = pairwise.paired_fieller(x, y) if name == "infrabench" else welch(x, y)
     ratio = float(x.mean() / y.mean())
-    return Sampling(
-        name, effect, number, min(len(x), len(y)), ratio, float(ends.low), float(ends.high), kept["seconds"]
-    )
+    return Sampling(name, effect, min(len(x), len(y)), ratio, float(ends.low), float(ends.high))
 
 
 def _write_commands(out: Path, share: float) -> None:
@@ -267,11 +234,9 @@ def _call_hyperfine(folder: Path, runs: int, names: Sequence[str], *, warmup: in
 
 def _rebench(folder: Path, effect: float, seconds: float) -> Samples:
     runs = _count_runs(folder, seconds - 1, 0)  # its own start takes about a second
-    config = folder / "rebench.conf"
-    config.write_text(REBENCH % {"chunks": CHUNKS, "runs": runs, "folder": folder}, encoding="utf-8")
-    data = folder / "rebench.data"
-    run_timed((find_program("rebench"), "--clean", "-D", "-df", str(data), str(config)), limit_s=3600.0)
-    return read_rebench(data.read_text(encoding="utf-8"))
+    programs = [folder / f"{name}.sh" for name in ("same", "slower")]
+    run_timed(rebench_command(folder, runs, programs, str(CHUNKS), READING), limit_s=3600.0)
+    return read_rebench((folder / "rebench.data").read_text(encoding="utf-8"))
 
 
 def read_rebench(text: str) -> Samples:

@@ -11,8 +11,8 @@ The array functions take trials on the last axis and any number of cells before 
 shape, in which element i of both is the same block. No answer is NaN. Import them from their module:
 
 >>> from infrabench.stats.omnibus import friedman
->>> friedman([[1.0, 2.0, 1.5], [1.1, 2.3, 1.6], [0.9, 1.9, 1.2]]).mean_ranks.tolist()
-[2.0, 3.0, 1.0]
+>>> friedman([[1.0, 2.0, 1.5], [1.1, 2.3, 1.6], [0.9, 1.9, 1.2]]).p.round(4).tolist()
+0.0498
 
 ==================  ==============================================================================================
 one sample          `intervals`: t_interval, log_t_interval (geometric mean), median_interval, median_ranks,

@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from infrabench.stats.intervals import LEVEL, NAN, Interval, Numbers, constant, interval
+from infrabench.stats.intervals import LEVEL, NAN, ROUNDING, Array, Interval, Numbers, constant, interval
 from infrabench.stats.table import paired, sample
 
 SMALL_P = 0.01  # of Ljung-Box at lag 1 and of Kendall's trend: together 1.9 % false alarms at n = 30
 UPPER_5_PERCENT = 1.6449  # of a standard normal: one-sided, for only positive correlation makes an interval too short
 MIN_VALUES = 5  # below this, neither a correlation nor a trend says anything
-ROUNDING = 1e-12  # relative difference below which two ratios are equal
 
 
 class Test(NamedTuple):
@@ -42,6 +41,17 @@ def autocorrelation(x: ArrayLike, lag: int = 1) -> Numbers:
     products = (centred[..., lag:] * centred[..., :-lag]).sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(constant(x), NAN, products / (centred**2).sum(axis=-1))[()]
+
+
+def autoregressive(noise: Array, correlation: float) -> Array:
+    """Return first-order autoregressive series (..., n) of the variance of independent `noise` of that shape.
+
+    Each value holds `correlation` times the one before it (Box and Jenkins 1976). Empty for empty noise.
+    """
+    series = noise.copy()
+    for i in range(1, noise.shape[-1]):
+        series[..., i] = correlation * series[..., i - 1] + np.sqrt(1 - correlation**2) * noise[..., i]
+    return series
 
 
 def ljung_box(x: ArrayLike, lags: int = 1) -> Test:
@@ -158,7 +168,7 @@ def effective_n(x: ArrayLike) -> Numbers:
     return np.clip(n * (1 - r1) / (1 + r1), 1, n)
 
 
-def effective_interval(x: ArrayLike, n_eff: Numbers, level: float = LEVEL) -> Interval:
+def effective_interval(x: ArrayLike, n_eff: Numbers) -> Interval:
     """Return the t interval of the mean as if `x` were `n_eff` independent values.
 
     `x`: (..., n), any unit; `n_eff`: (...); the ends have the unit of `x`. With `n_eff` = n it is Student's; else as
@@ -170,5 +180,5 @@ def effective_interval(x: ArrayLike, n_eff: Numbers, level: float = LEVEL) -> In
     known = np.where(exists, n_eff, 2.0)
     mean = np.asarray(x.mean(axis=-1))
     variance = ((x - mean[..., None]) ** 2).sum(axis=-1) / max(x.shape[-1] - 1, 1)
-    half = stats.t.ppf((1 + level) / 2, known - 1) * np.sqrt(variance / known)
-    return interval(mean - half, mean + half, level, exists)
+    half = stats.t.ppf((1 + LEVEL) / 2, known - 1) * np.sqrt(variance / known)
+    return interval(mean - half, mean + half, LEVEL, exists)

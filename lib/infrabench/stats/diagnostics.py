@@ -156,21 +156,6 @@ def bimodal(x: ArrayLike) -> NDArray[np.bool_]:
         return (split(x).d > critical) & (split_log(x) > critical)
 
 
-def mode_by_deployment(values: ArrayLike, deployment: NDArray[np.int64], boundary: float) -> str:
-    """Return "constant" when every deployment keeps to one side of `boundary`, else "varies"; "" with one deployment.
-
-    `values`, `deployment`: (n,), the value and the label of its deployment. A constant mode says that the deployment is
-    the cause; a varying one that something changes while it runs.
-    """
-    values = sample(values)
-    labels = np.unique(deployment)
-    if labels.size < 2:
-        return ""
-    upper = values > boundary
-    mixed = any(np.unique(upper[deployment == label]).size > 1 for label in labels)
-    return "varies" if mixed else "constant"
-
-
 def _group(ordered: Array, member: NDArray[np.bool_]) -> tuple[Array, Array]:
     """Mean and sum of squares of the members, exactly 0 for a group that repeats one value."""
     count = member.sum(axis=-1)
@@ -388,5 +373,9 @@ def _modes(x: Array, deployment: NDArray[np.int64], flagged: NDArray[np.bool_]) 
         found = split(x[i])
         shares = f"{100 * found.share:.0f} %", f"{100 - 100 * found.share:.0f} %"
         modes[i] = f"low: {found.low:.4g}, {shares[0]}; high: {found.high:.4g}, {shares[1]}"
-        constancy[i] = mode_by_deployment(x[i], deployment[i], found.boundary)
+        labels, upper = np.unique(deployment[i]), x[i] > found.boundary
+        # a constant mode says that the deployment is the cause, a varying one that something changes while it runs
+        if labels.size > 1:
+            mixed = any(np.unique(upper[deployment[i] == label]).size > 1 for label in labels)
+            constancy[i] = "varies" if mixed else "constant"
     return modes, constancy

@@ -215,28 +215,15 @@ def _numbers(table: pd.DataFrame, *, brief: bool = False) -> pd.DataFrame:
     if (events := ~np.isnan(top)).any():
         # of several deployments each is a unit, else each trial
         own = np.where(deployments[cell] > 1, unit, len(unit) + np.arange(len(unit)))
-        method[events] = _put_events(found, events, values, cell, own, top)
+        some = events[cell]
+        means = event_means(values[some], (np.cumsum(events) - 1)[cell[some]], own[some], top[events])
+        found["mean"][events], found["mean_low"][events], found["mean_high"][events], method[events] = means
+        for end in ("boot_t_low", "boot_t_high"):
+            found[end][events] = np.clip(found[end][events], 0.0, top[events])
     found["deployments"] = deployments.astype(float)
     found["between_share"] = one_way(values, unit, cell).share
     found["cov"] = np.divide(found["sd"], np.abs(found["mean"]), out=found["cov"], where=found["mean"] != 0)
     return pd.concat([keys, pd.DataFrame(found | {"mean_method": method})], axis=1)
-
-
-def _put_events(
-    found: dict[str, Array],
-    events: NDArray[np.bool_],
-    values: Array,
-    cell: NDArray[np.intp],
-    unit: NDArray[np.intp],
-    top: Array,
-) -> NDArray[np.object_]:
-    """Put the means of counts and shares; return the method of each of these cells."""
-    some = events[cell]
-    means = event_means(values[some], (np.cumsum(events) - 1)[cell[some]], unit[some], top[events])
-    found["mean"][events], found["mean_low"][events], found["mean_high"][events] = means[:3]
-    for end in ("boot_t_low", "boot_t_high"):
-        found[end][events] = np.clip(found[end][events], 0.0, top[events])
-    return means.method
 
 
 def _put_centres(

@@ -91,17 +91,17 @@ def poisson_equivalence(x: ArrayLike, y: ArrayLike, low: float, high: float) -> 
     return np.maximum(_tails(x, y, low)[1], _tails(x, y, high)[0])[()]
 
 
-def poisson_interval(x: ArrayLike, m: ArrayLike = 1.0, level: float = LEVEL) -> Interval:
+def poisson_interval(x: ArrayLike, m: ArrayLike) -> Interval:
     """Return the exact interval of a Poisson rate x / m, broadcast shape (Garwood 1936); NaN for a NaN count.
 
     `x` need not be whole: events in clusters may say as much as a part of one (`event_means`).
     """
     x, m = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(m, dtype=float))
-    low = np.where(x > 0, stats.gamma.ppf((1 - level) / 2, np.where(x > 0, x, 1.0)), 0.0) / m
-    return intervals.interval(low, stats.gamma.ppf((1 + level) / 2, x + 1) / m, level, np.isfinite(x))
+    low = np.where(x > 0, stats.gamma.ppf((1 - LEVEL) / 2, np.where(x > 0, x, 1.0)), 0.0) / m
+    return intervals.interval(low, stats.gamma.ppf((1 + LEVEL) / 2, x + 1) / m, LEVEL, np.isfinite(x))
 
 
-def clopper_pearson(x: ArrayLike, n: ArrayLike, level: float = LEVEL) -> Interval:
+def clopper_pearson(x: ArrayLike, n: ArrayLike) -> Interval:
     """Return the exact interval of a share, `x` of `n`, broadcast shape (Clopper and Pearson 1934).
 
     Neither need be whole (`event_means`). 0 of n have the lower end 0, n of n the upper end 1. NaN where `n` is 0, or
@@ -111,9 +111,9 @@ def clopper_pearson(x: ArrayLike, n: ArrayLike, level: float = LEVEL) -> Interva
     exists = (n > 0) & (x >= 0) & (x <= n)
     inside, tries = np.where(exists, x, 0.0), np.where(exists, n, 1.0)
     some, all_but = np.where(inside > 0, inside, 1.0), np.where(inside < tries, tries - inside, 1.0)
-    low = np.where(inside > 0, stats.beta.ppf((1 - level) / 2, some, tries - inside + 1), 0.0)
-    high = np.where(inside < tries, stats.beta.ppf((1 + level) / 2, inside + 1, all_but), 1.0)
-    return intervals.interval(low, high, level, exists)
+    low = np.where(inside > 0, stats.beta.ppf((1 - LEVEL) / 2, some, tries - inside + 1), 0.0)
+    high = np.where(inside < tries, stats.beta.ppf((1 + LEVEL) / 2, inside + 1, all_but), 1.0)
+    return intervals.interval(low, high, LEVEL, exists)
 
 
 def poisson_difference(x: ArrayLike, y: ArrayLike, n: ArrayLike) -> Interval:

@@ -11,7 +11,7 @@ and Hinkley 1997. Ends are NaN below two values, for a cell without spread, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -84,7 +84,7 @@ def no_interval(shape: Sequence[int]) -> Interval:
     return Interval(*(np.full(shape, NAN)[()] for _ in range(3)))
 
 
-def t_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
+def t_interval(values: ArrayLike) -> Interval:
     """Return Student's t interval of the mean (Student 1908), n - 1 degrees of freedom.
 
     `values`: (..., n), any unit; the ends have the shape (...) and that unit. NaN below two values or without spread.
@@ -94,11 +94,11 @@ def t_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
     if n < 2:
         return no_interval(values.shape[:-1])
     mean = values.mean(axis=-1)
-    half = stats.t.ppf((1 + level) / 2, n - 1) * values.std(axis=-1, ddof=1) / np.sqrt(n)
-    return interval(mean - half, mean + half, level, ~constant(values))
+    half = stats.t.ppf((1 + LEVEL) / 2, n - 1) * values.std(axis=-1, ddof=1) / np.sqrt(n)
+    return interval(mean - half, mean + half, LEVEL, ~constant(values))
 
 
-def log_t_interval(values: ArrayLike, level: float = LEVEL) -> Estimate:
+def log_t_interval(values: ArrayLike) -> Estimate:
     """Return the geometric mean and its interval: the exponential of the t interval of the logarithms.
 
     `values`: (..., n), positive; a cell with a value that is not has NaN throughout. It is an interval of the
@@ -109,41 +109,41 @@ def log_t_interval(values: ArrayLike, level: float = LEVEL) -> Estimate:
         return Estimate(np.full(values.shape[:-1], NAN)[()], no_interval(values.shape[:-1]))
     positive = (values > 0).all(axis=-1)
     logs = np.log(np.where(values > 0, values, 1.0))
-    ends = t_interval(logs, level)
+    ends = t_interval(logs)
     value = np.where(positive, np.exp(logs.mean(axis=-1)), NAN)[()]
-    return Estimate(value, interval(np.exp(ends.low), np.exp(ends.high), level, positive & ~constant(values)))
+    return Estimate(value, interval(np.exp(ends.low), np.exp(ends.high), LEVEL, positive & ~constant(values)))
 
 
-def median_ranks(n: int, level: float = LEVEL) -> tuple[int, int, float]:
+def median_ranks(n: int) -> tuple[int, int, float]:
     """Return the exact ranks (k, n + 1 - k), counted from 1, and their actual level; k = 0 when none exist.
 
-    k is the `(1 - level) / 2` quantile of Bin(n, 1/2): n = 30 gives (10, 21, 0.957). Le Boudec 2010, with exact ranks
-    in place of the normal approximation. n <= 5 has none at 95 %.
+    k is the 2.5 % quantile of Bin(n, 1/2): n = 30 gives (10, 21, 0.957). Le Boudec 2010, with exact ranks
+    in place of the normal approximation. n <= 5 has none.
     """
-    k = int(stats.binom.ppf((1 - level) / 2, n, 0.5)) if n else 0
+    k = int(stats.binom.ppf((1 - LEVEL) / 2, n, 0.5)) if n else 0
     if k == 0:
         return 0, 0, NAN
     return k, n + 1 - k, float(1 - 2 * stats.binom.cdf(k - 1, n, 0.5))
 
 
-def median_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
+def median_interval(values: ArrayLike) -> Interval:
     """Return the exact order-statistic interval of the median (Le Boudec 2010), with its actual level.
 
-    `values`: (..., n), any unit; the ends are values of the sample. NaN below six values (at 95 %) or without spread.
+    `values`: (..., n), any unit; the ends are values of the sample. NaN below six values or without spread.
     """
     values = sample(values)
-    low, high, actual = median_ranks(values.shape[-1], level)
+    low, high, actual = median_ranks(values.shape[-1])
     if low == 0:
         return no_interval(values.shape[:-1])
     ordered = np.sort(values, axis=-1)
     return interval(ordered[..., low - 1], ordered[..., high - 1], actual, ~constant(values))
 
 
-def hodges_lehmann(values: ArrayLike, level: float = LEVEL) -> Estimate:
+def hodges_lehmann(values: ArrayLike) -> Estimate:
     """Return the pseudo-median, the median of all pairwise means, and its interval by the exact signed-rank test.
 
     `values`: (..., n), any unit. Hodges and Lehmann 1963; the interval holds the centres that the exact signed-rank
-    test does not reject, for a symmetric distribution. NaN ends below six values (at 95 %) or without spread; ties
+    test does not reject, for a symmetric distribution. NaN ends below six values or without spread; ties
     make the level a lower bound.
     """
     values = sample(values)
@@ -151,7 +151,7 @@ def hodges_lehmann(values: ArrayLike, level: float = LEVEL) -> Estimate:
     if n == 0:
         return Estimate(np.full(shape, NAN)[()], no_interval(shape))
     i, j = np.triu_indices(n)
-    tail, level = tail_rank(signed_rank_cdf(n), level)
+    tail, level = tail_rank(signed_rank_cdf(n), LEVEL)
     cells, step, end = values.reshape(-1, n), max(1, EXPANDED // i.size), max(tail, 1)
     found = np.empty((3, len(cells)))
     for start in range(0, len(cells), step):  # in bounded memory
@@ -197,15 +197,25 @@ def signed_rank_cdf(n: int) -> Array:
 
     Read-only, for it is kept.
     """
-    mass = np.ones(1)
-    for rank in range(1, n + 1):
-        grown = np.zeros(mass.size + rank)
-        grown[: mass.size] = mass / 2
-        grown[rank:] += mass / 2
-        mass = grown
-    chances = mass.cumsum()
+    chances = rank_sum_chances(range(1, n + 1), n * (n + 1) // 2).cumsum()
     chances.flags.writeable = False
     return chances
+
+
+def rank_sum_chances(ranks: Iterable[int], most: int) -> Array:
+    """Return the chance of each sum of `ranks`, 0 .. `most`, when each is in it with probability 1/2 (Wilcoxon 1945).
+
+    Halved at every rank: the ways to make a sum of thousands of ranks are more than a number can be.
+    """
+    chance = np.zeros(most + 1)
+    chance[0] = 1.0
+    reach = 0
+    for rank in ranks:
+        reach = min(reach + rank, most)
+        half = chance[: reach + 1] / 2
+        chance[: reach + 1] = half
+        chance[rank : reach + 1] += half[: max(reach + 1 - rank, 0)]
+    return chance
 
 
 @lru_cache(maxsize=16)

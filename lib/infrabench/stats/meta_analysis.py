@@ -41,11 +41,10 @@ FEWEST = 3  # sites; from two, the variance between them is anybody's guess
 
 
 class Homogeneity(NamedTuple):
-    """A test that the sites' true values are equal: statistic, its degrees of freedom (`df2` None for Q), p."""
+    """A test that the sites' true values are equal: statistic, its degrees of freedom, p."""
 
     statistic: Any
     df: int
-    df2: Any
     p: Any
 
 
@@ -75,7 +74,7 @@ def cochran_q(estimate: ArrayLike, error: ArrayLike) -> Homogeneity:
     """
     y, e, df = sites(estimate, error, np.inf)
     found = _welch(y, e**2, df, np.zeros(y.shape[:-1]))
-    return Homogeneity(found.statistic * found.df, found.df, None, found.p)
+    return Homogeneity(found.statistic * found.df, found.df, found.p)
 
 
 def welch_homogeneity(estimate: ArrayLike, error: ArrayLike, df: ArrayLike, between: ArrayLike = 0.0) -> Homogeneity:
@@ -168,7 +167,8 @@ def spread(estimate: ArrayLike, error: ArrayLike, df: ArrayLike = np.inf) -> Spr
 def _welch(y: Array, v: Array, df: Array, between: Array) -> Homogeneity:
     k = y.shape[-1]
     if k < 2:
-        return Homogeneity(*(np.full(y.shape[:-1], np.nan)[()] if name != "df" else 0 for name in Homogeneity._fields))
+        none = np.full(y.shape[:-1], np.nan)[()]
+        return Homogeneity(none, 0, none)
     total = v + between[..., None]
     w = 1 / total
     share = w / w.sum(axis=-1, keepdims=True)
@@ -179,7 +179,7 @@ def _welch(y: Array, v: Array, df: Array, between: Array) -> Homogeneity:
         f, df2 = q / (1 + 2 * (k - 2) / (k * k - 1) * off), (k * k - 1) / (3 * off)
         # beyond a million degrees of freedom F is chi square, also to the last digits that special.fdtrc loses there
         p = np.where(df2 > 1e6, special.chdtrc(k - 1, f * (k - 1)), special.fdtrc(k - 1, np.minimum(df2, 1e6), f))
-    return Homogeneity(f[()], k - 1, df2[()], p[()])
+    return Homogeneity(f[()], k - 1, p[()])
 
 
 def _solved(y: Array, v: Array, df: Array, excess: Any, *given: Array) -> Array:

@@ -44,7 +44,7 @@ TRENDS = columns("""
 
 
 class Friedman(NamedTuple):
-    """Friedman's chi squared with its p, the F of Iman and Davenport with df and p, and the mean ranks (..., k)."""
+    """Friedman's chi squared with its p, and the F of Iman and Davenport with df and p; shape (...)."""
 
     statistic: Any
     p: Any
@@ -52,7 +52,6 @@ class Friedman(NamedTuple):
     df1: Any
     df2: Any
     iman_davenport_p: Any
-    mean_ranks: Any
 
 
 def omnibus(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: Blocked | None = None) -> pd.DataFrame:
@@ -97,10 +96,9 @@ def omnibus(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: 
 def _write_friedman(frame: pd.DataFrame, cube: Blocked, cases: Array, systems: Array) -> None:
     """Write the Friedman columns of cases that have the same systems."""
     for cells, values in stacks(cube.numbers[cases][:, systems], cube.deployment, cube.by_deployment[cases]):
-        found, (k, n) = friedman(values), values.shape[-2:]
-        columns = {"n": n, "friedman_chi2": found.statistic, "friedman_p": found.p}
-        rest = (*found[2:6], critical_distance(k, n)) if min(k, n) > 1 else [NAN] * 5
-        for name, column in (columns | dict(zip(TESTS[2:], rest, strict=True))).items():
+        k, n = values.shape[-2:]
+        tests = (*friedman(values), critical_distance(k, n)) if min(k, n) > 1 else [NAN] * len(TESTS)
+        for name, column in zip(("n", *TESTS), (n, *tests), strict=True):
             frame.loc[cases[cells], name] = column
 
 
@@ -115,7 +113,7 @@ def _worst_tests(values: Array, fates: NDArray[np.int8], deployment: Array | Non
         units = next(stacks(kept, deployment, np.array([True]))).numbers[0]
         unknown = np.unique(deployment[lost]).size
     found = worst_friedman(units, unknown)
-    return [*map(float, found[:-1]), NAN]
+    return [*map(float, found), NAN]
 
 
 def _tiers(systems: Sequence[str], letters: Sequence[str]) -> str:
@@ -142,10 +140,10 @@ def friedman(x: ArrayLike) -> Friedman:
         spread = (ranks**2).sum(axis=(-2, -1)) - centre
         chi2 = (k - 1) * (n * (mean_ranks**2).sum(axis=-1) * n - n * centre) / spread
         chi2 = np.where((spread > 1e-9) & (min(k, n) > 1), chi2, np.nan)[()]
-    return _tested(chi2, k, n, mean_ranks)
+    return _tested(chi2, k, n)
 
 
-def _tested(chi2: Any, k: int, n: int, mean_ranks: Array) -> Friedman:
+def _tested(chi2: Any, k: int, n: int) -> Friedman:
     """Both tests from the chi squared of k systems in n blocks."""
     with np.errstate(divide="ignore", invalid="ignore"):
         room = n * (k - 1) - chi2
@@ -154,7 +152,7 @@ def _tested(chi2: Any, k: int, n: int, mean_ranks: Array) -> Friedman:
     least = np.exp(-special.gammaln(k + 1) * (n - 1))
     p = np.maximum(special.chdtrc(df1, chi2), least) if df1 else chi2
     p_f = np.maximum(special.fdtrc(df1, df2, f), least) if df2 > 0 else chi2
-    return Friedman(chi2, p, f, df1, df2, p_f, mean_ranks)
+    return Friedman(chi2, p, f, df1, df2, p_f)
 
 
 def worst_friedman(x: ArrayLike, lost: int) -> Friedman:
@@ -166,10 +164,9 @@ def worst_friedman(x: ArrayLike, lost: int) -> Friedman:
     """
     ranks, k, complete = _ranks(x)
     n = complete + lost
-    mean_ranks = ranks.mean(axis=-1) if complete else np.full(k, NAN)
     left = np.maximum(np.abs(ranks.sum(axis=-1) - complete * (k + 1) / 2) - lost * (k - 1) / 2, 0.0)
     chi2 = 12 * (left**2).sum() / (n * k * (k + 1)) if min(k, complete) > 1 else NAN
-    return _tested(chi2, k, n, mean_ranks)
+    return _tested(chi2, k, n)
 
 
 def _ranks(x: ArrayLike) -> tuple[Array, int, int]:
@@ -312,8 +309,8 @@ def page(x: ArrayLike) -> Test:
     return Test(*(each[()] for each in found))
 
 
-def log_slope(x: ArrayLike, at: ArrayLike, level: float = LEVEL) -> Comparison:
-    """Return the slope of log x over the level with its interval, t, df and two-sided p, shape (...).
+def log_slope(x: ArrayLike, at: ArrayLike) -> Comparison:
+    """Return the slope of log x over the level with its interval and two-sided p, shape (...).
 
     `x`: (..., levels, blocks), positive; `at`: (levels,), any unit; the slope is per unit of `at`, and with the
     logarithm of the level it is the power of the level that x grows with. Least squares within each block, then
@@ -332,7 +329,7 @@ def log_slope(x: ArrayLike, at: ArrayLike, level: float = LEVEL) -> Comparison:
     # the blocks' slopes are the difference of what rises with the level and what falls with it
     up, down = np.maximum(off, 0), np.maximum(-off, 0)
     rising, falling = (np.einsum("l,...lb->...b", side, logs) / (squares or 1.0) for side in (up, down))
-    found = paired_t(rising, falling, level)
+    found = paired_t(rising, falling)
     return found._replace(estimate=np.where(exists, found.estimate, NAN)[()])  # the rest has no spread: NaN by itself
 
 

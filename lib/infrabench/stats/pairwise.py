@@ -42,25 +42,23 @@ class Moments(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """A difference of means with its interval, and the t test that goes with it."""
+    """A difference of means with its interval, and the p of the t test that goes with it."""
 
     estimate: Any
     interval: Interval
-    statistic: Any
-    df: Any
     p: Any
 
 
-def paired_t(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Comparison:
-    """Return the paired t test of x against y: mean of x - y, interval, t, df and two-sided p, shape (...).
+def paired_t(x: ArrayLike, y: ArrayLike) -> Comparison:
+    """Return the paired t test of x against y: mean of x - y, interval and two-sided p, shape (...).
 
     `x`, `y`: (..., n), one unit (Student 1908). On log values it compares geometric means. NaN below two pairs and when
     the differences have no spread.
     """
     moments = paired_moments(x, y)
     estimate, error, df = moments
-    half = special.stdtrit(df, (1 + level) / 2) * error
-    return Comparison(estimate, Interval(estimate - half, estimate + half, level), estimate / error, df, t_p(moments))
+    half = special.stdtrit(df, (1 + LEVEL) / 2) * error
+    return Comparison(estimate, Interval(estimate - half, estimate + half, LEVEL), t_p(moments))
 
 
 def paired_moments(x: ArrayLike, y: ArrayLike) -> Moments:
@@ -130,7 +128,7 @@ def paired_fieller(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Interval
         return intervals.interval(ratio + (middle - root) / a, ratio + (middle + root) / a, level, exists)
 
 
-def paired_log_ratio(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Estimate:
+def paired_log_ratio(x: ArrayLike, y: ArrayLike) -> Estimate:
     """Return the ratio of geometric means of paired samples with its interval, from Student's t on log(x / y).
 
     `x`, `y`: (..., n), one unit, positive (Student 1908, on the logarithms of the pairs); NaN throughout where a value
@@ -149,8 +147,8 @@ def paired_log_ratio(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Estima
         return Estimate(ratio, intervals.no_interval(x.shape[:-1]))
     error = logs.std(axis=-1, ddof=1) / np.sqrt(n)
     exists = positive & ~(intervals.constant(x) & intervals.constant(y))
-    half = stats.t.ppf((1 + level) / 2, n - 1) * error
-    return Estimate(ratio, intervals.interval(np.exp(mean - half), np.exp(mean + half), level, exists))
+    half = stats.t.ppf((1 + LEVEL) / 2, n - 1) * error
+    return Estimate(ratio, intervals.interval(np.exp(mean - half), np.exp(mean + half), LEVEL, exists))
 
 
 class Equivalence(NamedTuple):
@@ -244,7 +242,7 @@ def signed_rank(x: ArrayLike, y: ArrayLike) -> Test:
     p = np.full(total.shape, np.nan)
     p[plain] = np.minimum(2 * intervals.signed_rank_cdf(n)[least[plain] // 2], 1.0)
     for cell in map(tuple, np.argwhere(~plain & (total > 0))):
-        p[cell] = min(2 * _chance_of_at_most(doubled[cell], int(least[cell])), 1.0)
+        p[cell] = min(2 * intervals.rank_sum_chances(np.sort(doubled[cell]), int(least[cell])).sum(), 1.0)
     return Test(np.where(total > 0, least / 2, np.nan)[()], p[()])
 
 
@@ -293,22 +291,6 @@ def _doubled_midranks(size: Array, rounding: Array) -> NDArray[np.int64]:
     return doubled
 
 
-def _chance_of_at_most(ranks: NDArray[np.int64], most: int) -> float:
-    """P(sum <= most) when each rank is taken with probability 1/2: the chance of each sum, rank by rank.
-
-    Halved at every rank: the ways to make a sum of thousands of ranks are more than a number can be.
-    """
-    chance = np.zeros(most + 1)
-    chance[0] = 1.0
-    reach = 0
-    for rank in np.sort(ranks):
-        reach = min(reach + int(rank), most)
-        half = chance[: reach + 1] / 2
-        chance[: reach + 1] = half
-        chance[rank : reach + 1] += half[: max(reach + 1 - rank, 0)]
-    return float(chance.sum())
-
-
 def _counted_flips(differences: Array, slack: float) -> float:
     target = abs(differences.sum()) - slack
     if target <= 0:
@@ -340,7 +322,7 @@ def _drawn_flips(differences: Array, slack: Array) -> Array:
     return (1 + reached) / (1 + DRAWN_FLIPS)
 
 
-def paired_d(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Estimate:
+def paired_d(x: ArrayLike, y: ArrayLike) -> Estimate:
     """Return d of the paired log ratios, mean / SD of log(x / y), with its noncentral-t interval, shape (...).
 
     `x`, `y`: (..., n), positive, one unit. The interval inverts the noncentral t distribution of the paired t
@@ -352,8 +334,8 @@ def paired_d(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Estimate:
     statistic = np.asarray(estimate / error)
     exists, scale = np.isfinite(statistic), np.sqrt(max(n, 1))
     held = np.where(exists, statistic, 0.0)
-    low, high = (noncentrality(held, max(df, 1), p) / scale for p in ((1 + level) / 2, (1 - level) / 2))
-    return Estimate(np.where(exists, statistic / scale, np.nan)[()], intervals.interval(low, high, level, exists))
+    low, high = (noncentrality(held, max(df, 1), p) / scale for p in ((1 + LEVEL) / 2, (1 - LEVEL) / 2))
+    return Estimate(np.where(exists, statistic / scale, np.nan)[()], intervals.interval(low, high, LEVEL, exists))
 
 
 def noncentrality(t: ArrayLike, df: int, p: float) -> Any:
@@ -372,7 +354,7 @@ def noncentrality(t: ArrayLike, df: int, p: float) -> Any:
     return np.where(far, np.copysign(wide, t), special.nctdtrinc(df, p, np.where(far, 0.0, t)))[()]
 
 
-def share_above(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Estimate:
+def share_above(x: ArrayLike, y: ArrayLike) -> Estimate:
     """Return the share of pairs in which `x` is above `y`, with Wilson's score interval (1927), shape (...).
 
     `x`, `y`: (..., n), one unit. A pair of two equal values is not one of them. NaN without a pair.
@@ -380,4 +362,4 @@ def share_above(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Estimate:
     x, y = paired(x, y)
     n, above = x.shape[-1], (x > y).sum(axis=-1)
     share = above / n if n else np.full(above.shape, np.nan)[()]
-    return Estimate(share, intervals.wilson_interval(above, n, level))
+    return Estimate(share, intervals.wilson_interval(above, n))

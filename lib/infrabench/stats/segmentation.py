@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
+from infrabench.stats.dependence import autoregressive
 from infrabench.stats.intervals import ALPHA, LEVEL, NAN, ROUNDING, Array
 from infrabench.stats.table import sample
 
@@ -246,11 +247,7 @@ class _Tail(NamedTuple):
 def _tail(n: int) -> _Tail:
     """Return the distribution of `_scan` in series of n sessions without a change, correlated by `CORRELATION`."""
     rng = np.random.default_rng([SEED, n])
-    noise = rng.normal(size=(min(REPLICATES, LONGEST // n), n))
-    y = np.empty_like(noise)
-    y[:, 0] = noise[:, 0]
-    for i in range(1, n):
-        y[:, i] = CORRELATION * y[:, i - 1] + np.sqrt(1 - CORRELATION**2) * noise[:, i]
+    y = autoregressive(rng.normal(size=(min(REPLICATES, LONGEST // n), n)), CORRELATION)
     maxima = np.sort(_scan(y, np.ones(y.shape))[0])
     begin = float(np.quantile(maxima, 1 - TAIL))
     return _Tail(maxima, begin, float(1 / np.log(maxima[maxima > begin] / begin).mean()))

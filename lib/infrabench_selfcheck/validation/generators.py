@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from infrabench.analysis.tidy import COLUMNS, DTYPES, check
+from infrabench.stats.dependence import autoregressive
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
@@ -50,12 +51,6 @@ class PairedSamples(NamedTuple):
 
     x: Array
     y: Array
-
-
-def queue_times(rates: Array, most: Array) -> Array:
-    """Return mean times of a queue M/M/1 that answers `most` a second, at offered rates; 1 s where it cannot follow."""
-    spare = most[..., None] - rates
-    return np.where(spare > 1, 1 / np.maximum(spare, 1), 1.0)
 
 
 def normal(mean: float = 0.0, sd: float = 1.0) -> Shape:
@@ -145,12 +140,7 @@ def in_blocks(rng: Rng, replicates: int, d: float, n: int) -> PairedSamples:
 @generator
 def ar1(rng: Rng, replicates: int, phi: float, n: int) -> Array:
     """Return stationary first-order autoregressive series of mean 0 and variance 1."""
-    noise = rng.normal(size=(replicates, n))
-    series = np.empty_like(noise)
-    series[:, 0] = noise[:, 0]
-    for i in range(1, n):
-        series[:, i] = phi * series[:, i - 1] + np.sqrt(1 - phi**2) * noise[:, i]
-    return series
+    return autoregressive(rng.normal(size=(replicates, n)), phi)
 
 
 @generator
@@ -268,14 +258,16 @@ def campaigns_table(
 
 @generator
 def swept(rng: Rng, replicates: int, rates: Sequence[float], most: float, n: int) -> PairedSamples:
-    """Draw the times of two equal queues over offered rates: (replicates, n, levels) each.
+    """Return mean times of two equal queues M/M/1 over offered rates: (replicates, n, levels) each.
 
-    What they answer a second varies by 5 % from block to block for both, by 2 % for each; a trial's mean by 10 %.
+    What they answer a second varies by 5 % from block to block for both, by 2 % for each; a trial's mean by 10 %. 1 s
+    where a queue cannot follow.
     """
     levels, machine = np.asarray(rates), rng.normal(0, 0.05, (replicates, n))
 
     def one() -> Array:
-        times = queue_times(levels, most * np.exp(machine + rng.normal(0, 0.02, machine.shape)))
+        spare = most * np.exp(machine + rng.normal(0, 0.02, machine.shape))[..., None] - levels
+        times = np.where(spare > 1, 1 / np.maximum(spare, 1), 1.0)
         return times * np.exp(rng.normal(0, 0.1, times.shape))
 
     return PairedSamples(one(), one())

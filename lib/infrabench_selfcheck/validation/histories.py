@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from infrabench.stats.dependence import autoregressive
 from infrabench.stats.segmentation import ChangePoint, Segmentation, find_changes
 from infrabench_selfcheck.validation.check import Check, SimulatedCase, at_least, at_most, case, no_less
 from infrabench_selfcheck.validation.generators import Rng, generator
@@ -35,11 +36,8 @@ def nights(
     """
     shape = (replicates, SERIES, sessions)
     noise = rng.standard_t(3, shape) / np.sqrt(3) if heavy else rng.normal(size=shape)
-    night = noise.copy()
-    for at in range(1, sessions):
-        night[..., at] = correlation * night[..., at - 1] + np.sqrt(1 - correlation**2) * noise[..., at]
     error = ERROR * np.exp(rng.uniform(-0.5, 0.5, shape) * np.log(unequal))
-    estimate = NIGHTS_SD * night + error * rng.normal(size=shape)
+    estimate = NIGHTS_SD * autoregressive(noise, correlation) + error * rng.normal(size=shape)
     for place, size in changes:
         estimate[:, 0, place:] += size
     said = error * np.sqrt(rng.chisquare(BLOCKS - 1, shape) / (BLOCKS - 1))

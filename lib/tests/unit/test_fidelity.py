@@ -144,16 +144,17 @@ def test_what_is_not_there_is_said(tools, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("systems", "blocks", "said"),
+    ("systems", "blocks", "study", "said"),
     [
-        (["fake-bse"], 3, "did you mean fake-base"),
-        ([], 3, "name at least one system"),
-        (["fake-base"], 1, "blocks must be at least 2"),
+        (["fake-bse"], 3, "containers", "did you mean fake-base"),
+        ([], 3, "containers", "name at least one system"),
+        (["fake-base"], 1, "containers", "blocks must be at least 2"),
+        (["fake-base"], 3, "cni", "did you mean cnis"),
     ],
 )
-def test_what_cannot_be_done_is_refused(systems, blocks, said):
+def test_what_cannot_be_done_is_refused(systems, blocks, study, said):
     with pytest.raises(DesignError, match=said):
-        fidelity.request(systems, blocks, 1)
+        fidelity.request(systems, blocks, 1, study)
 
 
 def test_the_command_prints_a_markdown_table(tools, monkeypatch, capsys):
@@ -375,8 +376,3 @@ def test_each_study_has_its_own_tools(monkeypatch):
     wanted = fidelity.request(["native"], 2, 1)
     assert {case.workload for case in wanted.cases} == {"sysbench-cpu", "iozone", "web"}
     assert set(fidelity.SYSTEMS) == {tool.study for tool in bare_tools.TOOLS.values()}
-
-
-def test_an_unknown_study_is_told_with_the_known_ones(capsys):
-    assert cli.main(["selfcheck", "fidelity", "--study", "cni", "--site", "local"]) == 2
-    assert "did you mean cnis" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from infrabench_selfcheck.peers import Sampling
 
 
 def campaign(tool: str, effect: float, low: float, high: float) -> Sampling:
-    return Sampling(tool, effect, 0, 30, (low + high) / 2, low, high, 20.0)
+    return Sampling(tool, effect, 30, (low + high) / 2, low, high)
 
 
 def test_a_row_says_how_often_a_difference_was_called_with_and_without_one() -> None:

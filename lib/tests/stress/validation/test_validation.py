@@ -18,14 +18,7 @@ from infrabench_selfcheck.known_answers import relabelled
 from infrabench_selfcheck.validation import CHECKS, choose_checks, format_outcome, lines, pipelines, run
 from infrabench_selfcheck.validation import generators as made
 from infrabench_selfcheck.validation import sites as several
-from infrabench_selfcheck.validation.check import (
-    Check,
-    SimulatedCase,
-    at_most,
-    binomial_band,
-    carry_out,
-    near,
-)
+from infrabench_selfcheck.validation.check import Check, SimulatedCase, at_most, binomial_band, carry_out, near
 
 
 @pytest.mark.parametrize("name", CHECKS)
@@ -42,30 +35,73 @@ def test_every_check_is_there_once_in_order():
 # the harness can fail
 
 
-def z_interval(values, level=0.95):
-    half = stats.norm.ppf((1 + level) / 2) * values.std(axis=-1, ddof=1) / np.sqrt(values.shape[-1])
-    return Interval(values.mean(axis=-1) - half, values.mean(axis=-1) + half, level)
+def z_interval(values):
+    half = stats.norm.ppf(0.975) * values.std(axis=-1, ddof=1) / np.sqrt(values.shape[-1])
+    return Interval(values.mean(axis=-1) - half, values.mean(axis=-1) + half, 0.95)
 
 
 def failed(name):
     return [outcome.what for outcome in carry_out(CHECKS[name]) if not outcome.passed]
 
 
-def test_events_taken_as_independent_where_they_come_in_clusters_are_caught(monkeypatch):
-    monkeypatch.setattr(events, "DISPERSED", 0.0)
-    assert len(failed("V20")) >= 2
+def halved_number(right):
+    return lambda *given: np.floor(right(*given) / 2)
+
+
+def halved_p(right):
+    def fault(x, y):
+        found = right(x, y)
+        return found._replace(p=np.asarray(found.p) / 2)
+
+    return fault
+
+
+# what is wrong: where, what stands there instead, and what a check says of it at least how often
+FAULTS = {
+    "clustered events taken as independent": (events, "DISPERSED", lambda _: 0.0, "V20", "called different", 2),
+    "an inexact interval of a ratio of counts": (
+        events, "poisson_ratio", lambda right: lambda x, y, level=0.95: right(x, y, 0.9), "V21", "exact ratio", 1,
+    ),
+    "a normal quantile in place of Student's": (
+        intervals, "t_interval", lambda _: z_interval, "V1", "t interval: normal, n = 5", 1,
+    ),
+    "half a p of few pairs": (pairwise, "paired_t", halved_p, "V7", "paired t with Holm", 1),
+    "half a p of some pairs": (pairwise, "paired_t", halved_p, "V8", "", 1),
+    "ranks of the median that are one too narrow": (
+        intervals, "median_ranks", lambda right: lambda n: (right(n)[0] + 1, right(n)[1] - 1, 0.95), "V2", "median", 8,
+    ),
+    "claims of equivalence that are not adjusted": (
+        multiplicity, "holm", lambda _: np.asarray, "V23", "Holm, any claimed", 1,
+    ),
+    "half the number of blocks": (judging, "blocks_to_decide", halved_number, "V24", "so many decide", 1),
+    "half the number of blocks, which was reached": (
+        judging, "blocks_to_decide", halved_number, "V24", "names none, or one that was reached", 1,
+    ),
+    "a flag that leaves the effective n out": (
+        dependence, "dependent_pairs", lambda _: dependence.dependent, "V25",
+        "contrast flagged dependent: systems AR(1) of 0.6 under as much noise, n = 30", 1,
+    ),
+    "systems of a case that stand apart": (
+        orders, "order", lambda right: lambda _, **of: right("random", **of), "V27", "SD of the log ratio", 2,
+    ),
+    "errors of sites taken as known": (
+        meta_analysis, "welch_homogeneity",
+        lambda right: lambda y, e, df, between=0.0: right(y, e, np.inf, between), "V17",
+        "Welch's test of equal sites: 3 sites of 6 deployments, one true value", 1,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "name", "fault", "check", "said", "count"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_caught(module, name, fault, check, said, count, monkeypatch):
+    monkeypatch.setattr(module, name, fault(getattr(module, name)))
+    assert len([what for what in failed(check) if what.startswith(said)]) >= count
 
 
 def test_a_verdict_on_the_rest_of_the_trials_is_caught(monkeypatch):
     monkeypatch.setattr(losses, "is_lost", np.zeros_like)
     monkeypatch.setattr(losses, "unequal_p", lambda *_: 1.0)
     assert [what for what in failed("V26") if "called different: the slowest 10" in what]
-
-
-def test_an_inexact_interval_of_a_ratio_of_counts_is_caught(monkeypatch):
-    right = events.poisson_ratio
-    monkeypatch.setattr(events, "poisson_ratio", lambda x, y, level=0.95: right(x, y, 0.9))
-    assert [what for what in failed("V21") if "exact ratio" in what]
 
 
 def test_sessions_taken_as_independent_where_nights_resemble_the_night_before_are_caught(monkeypatch):
@@ -77,29 +113,6 @@ def test_sessions_taken_as_independent_where_nights_resemble_the_night_before_ar
     finally:
         segmentation._tail.cache_clear()
     assert not outcome.passed
-
-
-def test_a_normal_quantile_in_place_of_students_is_caught(monkeypatch):
-    monkeypatch.setattr(intervals, "t_interval", z_interval)
-    assert "t interval: normal, n = 5" in failed("V1")
-
-
-def test_one_degree_of_freedom_too_many_is_caught_where_there_are_few_pairs(monkeypatch):
-    right = pairwise.paired_t
-
-    def more_sure(x, y, level=0.95):
-        found = right(x, y, level)
-        return found._replace(p=np.asarray(found.p) / 2)
-
-    monkeypatch.setattr(pairwise, "paired_t", more_sure)
-    assert failed("V7")
-    assert failed("V8")
-
-
-def test_ranks_of_the_median_that_are_one_too_narrow_are_caught(monkeypatch):
-    right = intervals.median_ranks
-    monkeypatch.setattr(intervals, "median_ranks", lambda n, level=0.95: (right(n)[0] + 1, right(n)[1] - 1, 0.95))
-    assert len(failed("V2")) == 8
 
 
 def whole_way(name, data, spoil, monkeypatch):
@@ -141,20 +154,6 @@ def test_equivalence_of_geometric_means_is_caught_on_skewed_values(monkeypatch):
     assert not outside.passed
 
 
-def test_claims_of_equivalence_that_are_not_adjusted_are_caught(monkeypatch):
-    monkeypatch.setattr(multiplicity, "holm", np.asarray)
-    (wrong,) = failed("V23")
-    assert wrong.startswith("Holm, any claimed")
-
-
-def test_a_number_of_blocks_from_the_present_spread_and_half_the_need_is_caught(monkeypatch):
-    right = judging.blocks_to_decide
-    monkeypatch.setattr(judging, "blocks_to_decide", lambda *given: np.floor(right(*given) / 2))
-    wrong = failed("V24")
-    assert any(each.startswith("so many decide") for each in wrong)
-    assert any(each.startswith("names none, or one that was reached") for each in wrong)
-
-
 def test_the_variance_between_sites_taken_for_its_estimate_is_caught(monkeypatch):
     right = meta_analysis.summary
 
@@ -175,11 +174,6 @@ def test_the_variance_between_sites_taken_for_its_estimate_is_caught(monkeypatch
     assert "interval of the mean: 3 sites, sd between sites 10 errors" in wrong
 
 
-def test_a_flag_that_leaves_the_effective_n_out_is_caught(monkeypatch):
-    monkeypatch.setattr(dependence, "dependent_pairs", dependence.dependent)
-    assert "contrast flagged dependent: systems AR(1) of 0.6 under as much noise, n = 30" in failed("V25")
-
-
 def test_one_system_always_first_on_a_machine_that_tires_is_caught(monkeypatch):
     right = orders.order
 
@@ -191,18 +185,6 @@ def test_one_system_always_first_on_a_machine_that_tires_is_caught(monkeypatch):
 
     monkeypatch.setattr(orders, "order", first_always_first)
     assert failed("V27") == ["called different in adjacent order: the same, 10 % slower in each block, 30 blocks"]
-
-
-def test_systems_of_a_case_that_stand_apart_are_caught(monkeypatch):
-    right = orders.order
-    monkeypatch.setattr(orders, "order", lambda _, **of: right("random", **of))
-    assert len([each for each in failed("V27") if each.startswith("SD of the log ratio")]) == 2
-
-
-def test_errors_of_sites_taken_as_known_are_caught(monkeypatch):
-    right = meta_analysis.welch_homogeneity
-    monkeypatch.setattr(meta_analysis, "welch_homogeneity", lambda y, e, df, between=0.0: right(y, e, np.inf, between))
-    assert "Welch's test of equal sites: 3 sites of 6 deployments, one true value" in failed("V17")
 
 
 @pytest.mark.parametrize(
@@ -241,10 +223,6 @@ def test_a_procedure_without_an_answer_for_each_replicate_is_an_error():
     ("p", "replicates", "low", "high"),
     [
         (0.95, 2_000, 0.9335, 0.9655),
-        (0.05, 2_000, 0.0345, 0.0665),
-        (0.95, 10_000, 0.9427, 0.9570),
-        (0.05, 10_000, 0.0430, 0.0573),
-        (0.95, 20_000, 0.9449, 0.9550),
         (0.05, 20_000, 0.0450, 0.0552),
     ],
 )
@@ -281,36 +259,7 @@ def test_the_seed_decides_and_more_replicates_extend_the_same_stream():
     assert not np.array_equal(seen[6], seen[7])
 
 
-# data whose truth is known
-
-
-@pytest.mark.parametrize(
-    "shape", [made.normal(100, 5), made.lognormal(0.5), made.exponential(), made.bimodal(), made.with_outliers()]
-)
-def test_shapes_have_the_mean_and_median_that_they_say(shape):
-    x = shape.draw(np.random.default_rng(1), (400_000,))
-    assert x.mean() == pytest.approx(shape.mean, abs=5 * x.std() / np.sqrt(x.size))
-    assert (x <= shape.median).mean() == pytest.approx(0.5, abs=0.004)
-
-
-def test_dependent_series_have_their_correlation_and_variance():
-    x = made.ar1(0.6, 30)(np.random.default_rng(1), 20_000)
-    assert x.var() == pytest.approx(1, abs=0.02)
-    assert (x[:, 1:] * x[:, :-1]).mean() == pytest.approx(0.6, abs=0.01)
-
-
-def test_samples_inside_runs_have_the_correlation_asked_for():
-    x = made.pooled(5, 60, 0.2)(np.random.default_rng(1), 4_000).reshape(-1, 5, 60)
-    assert x.var() == pytest.approx(1, abs=0.03)
-    assert (x[..., 0] * x[..., 1]).mean() == pytest.approx(0.2, abs=0.03)
-    assert (x[:, 0, 0] * x[:, 1, 0]).mean() == pytest.approx(0.0, abs=0.06)
-
-
-def test_pairs_have_their_ratio_spread_and_correlation():
-    x, y = made.pair(0.95, (0.02, 0.1), 30, 0.8)(np.random.default_rng(1), 5_000)
-    assert x.mean() / y.mean() == pytest.approx(0.95, abs=0.002)
-    assert (x.std() / x.mean(), y.std() / y.mean()) == pytest.approx((0.02, 0.1), rel=0.02)
-    assert np.corrcoef(x.ravel(), y.ravel())[0, 1] == pytest.approx(0.8, abs=0.01)
+# data whose truth is known: that they have it, the coverage of V1 to V15 and the rates of N1 to N7 show
 
 
 @pytest.mark.parametrize("environment", made.ENVIRONMENTS)
@@ -320,12 +269,6 @@ def test_campaigns_hold_both_systems_once_in_every_block(environment):
     assert (np.sort(positions, axis=1) == np.stack([2 * np.arange(30), 2 * np.arange(30) + 1])).all()
     assert 0.3 < (positions[:, 0] < positions[:, 1]).mean() < 0.7
     assert values.mean() == pytest.approx(100, abs=3)
-
-
-def test_a_sequential_campaign_puts_the_drift_between_the_systems():
-    values, positions = made.campaigns("linear drift of 3 %", 30, sequential=True)(np.random.default_rng(1), 500)
-    assert (positions[0, 0].max(), positions[0, 1].min()) == (29, 30)
-    assert (values[:, 1] - values[:, 0]).mean() == pytest.approx(100 * 0.03 * 30 / 59, abs=0.05)
 
 
 def test_campaigns_become_a_tidy_table():
@@ -391,7 +334,7 @@ def test_swapped_labels_of_one_system_differ_as_often_as_they_should():
     assert found.share == pytest.approx(0.05, abs=0.003)
     assert found.share == pytest.approx(found.cases["share"].mean())
     assert len(found.cases) == 20
-    assert found.cases["within"].mean() > 0.9
+    assert found.cases["share"].between(*found.band).mean() > 0.9
     again = relabelled(table, "native", "again", n=4_000)
     assert again.cases.equals(found.cases)
 

@@ -155,17 +155,29 @@ def test_cells_are_answered_as_they_are_alone(function: Callable[..., Any], samp
 
 
 FEW = {name: each for name, each in ALL.items() if name != "effective_interval"}  # of n_eff values it needs some
+OF_SPREAD = {"low", "high", "p", "iman_davenport_p", "p_conservative"}
+
+
+def unknown(found: Any) -> list[np.ndarray]:
+    """Return what there is none of without spread: ends of intervals, p, and a number or a flag that stands alone."""
+    if not isinstance(found, tuple):
+        return [np.asarray(found)]
+    fields = zip(found._fields, found, strict=True)
+    parts = [part for name, part in fields if isinstance(part, tuple) or name in OF_SPREAD]
+    return [each for part in parts for each in unknown(part)]
 
 
 @pytest.mark.parametrize(("function", "samples"), FEW.values(), ids=FEW)
-def test_too_little_is_answered_without_a_warning(function: Callable[..., Any], samples: int) -> None:
+def test_too_little_and_equal_values_say_nothing_and_do_not_warn(function: Callable[..., Any], samples: int) -> None:
     rows = () if samples else (3,)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for shape in ((0,), (1,), (4, 0), (0, 5), (8,)):
             cells = shape[:-1]
-            found = leaves(function(*[np.full((*cells, *rows, shape[-1]), 0.1)] * max(samples, 1)))
-            assert all(leaf.shape[: len(cells)] == cells or not leaf.shape for leaf in found)
+            found = function(*[np.full((*cells, *rows, shape[-1]), 0.1)] * max(samples, 1))
+            assert all(leaf.shape[: len(cells)] == cells or not leaf.shape for leaf in leaves(found))
+            for each in unknown(found) if function is not pairwise.share_above else ():  # of no pair one is above
+                assert np.isnan(each).all() if each.dtype.kind == "f" else not each.any()
 
 
 DEPLOYED = np.ones(1, dtype=bool)

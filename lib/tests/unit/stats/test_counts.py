@@ -64,7 +64,7 @@ def test_no_event_at_all_says_nothing_of_a_ratio() -> None:
 def test_interval_of_one_rate_is_garwoods() -> None:
     for x in (0, 1, 7, 200):
         assert poisson_interval(x, 4.0)[:2] == pytest.approx(rates.confint_poisson(x, 4.0, method="exact-c"), rel=1e-9)
-    assert np.isnan(poisson_interval(np.nan).low)
+    assert np.isnan(poisson_interval(np.nan, 1.0).low)
 
 
 @pytest.mark.parametrize(

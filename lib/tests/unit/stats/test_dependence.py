@@ -1,4 +1,7 @@
-"""Kernels of dependence against scipy and statsmodels, their properties, and the size and power of the flag."""
+"""Kernels of dependence against scipy and statsmodels, and their properties.
+
+How often the flags are raised is simulated in the validation (V14, V25).
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from infrabench.stats.dependence import (
@@ -28,7 +28,6 @@ from infrabench_selfcheck.validation.generators import ar1
 RNG = np.random.default_rng(71)
 SAMPLES = [RNG.normal(size=n) for n in (5, 6, 9, 10, 30, 33, 34, 50)]
 TIED = [RNG.integers(0, 4, size=n).astype(float) for n in (5, 7, 10, 31, 50)]
-CELLS = st.integers(0, 12).flatmap(lambda n: arrays(float, (3, n), elements=st.integers(-9, 9).map(float)))
 
 
 def test_ljung_box_is_that_of_statsmodels() -> None:
@@ -62,18 +61,6 @@ def test_kendall_is_that_of_scipy() -> None:
     assert pytest.approx(np.array(known), nan_ok=True) == np.array(kendall_trend(x)).T
 
 
-def test_lag1_of_an_alternating_series() -> None:
-    assert autocorrelation(np.array([1.0, -1] * 4)) == pytest.approx(-7 / 8)
-
-
-@given(CELLS)
-def test_without_spread_there_is_no_answer(x: np.ndarray) -> None:
-    same = np.ptp(x, axis=-1) == 0 if x.shape[-1] else np.ones(3, dtype=bool)
-    for found in (autocorrelation(x), ljung_box(x).p, runs_test(x).p, kendall_trend(x).p, effective_n(x)):
-        assert np.isnan(np.asarray(found)[same]).all()
-    assert not dependent(x)[same].any()
-
-
 def test_effective_n_of_a_correlated_series_widens_the_interval() -> None:
     x = np.array([0.0, 0, 0, 1, 1, 1, 2, 2, 2, 1, 1, 1])
     r1 = autocorrelation(x)
@@ -86,6 +73,7 @@ def test_effective_n_of_a_correlated_series_widens_the_interval() -> None:
 
 def test_a_negative_correlation_narrows_nothing() -> None:
     x = np.array([1.0, -1] * 8)
+    assert autocorrelation(x) == pytest.approx(-15 / 16)
     assert effective_n(x) == 16
     assert dependent(x)
 
@@ -96,21 +84,8 @@ def test_there_is_no_interval_of_one_effective_value() -> None:
     assert np.isnan(effective_interval(x, effective_n(x))).all()
 
 
-def test_size_and_power_of_the_flag() -> None:
-    noise = np.random.default_rng(14).normal(size=(2000, 30))
-    assert 0.010 <= dependent(noise).mean() <= 0.030
-    ramp = 3 * np.linspace(-0.5, 0.5, 30)
-    assert dependent(noise + ramp).mean() == pytest.approx(0.97, abs=0.013)
-
-
-def test_pairs_are_flagged_by_their_effective_n_as_often_as_said() -> None:
-    rng = np.random.default_rng(15)
-    noise = rng.normal(size=(2000, 30))
-    own, other = ar1(0.6, 30)(rng, 2000), ar1(0.6, 30)(rng, 2000)
-    assert 0.047 <= dependent_pairs(noise).mean() <= 0.083
-    assert dependent_pairs(own - other).mean() == pytest.approx(0.92, abs=0.02)
-    assert dependent_pairs(own + noise).mean() == pytest.approx(0.44, abs=0.037)
-    assert dependent(own + noise).mean() < 0.2
+def test_pairs_are_flagged_by_their_effective_n_too() -> None:
+    noise = np.random.default_rng(15).normal(size=(2000, 30))
     few = np.asarray(effective_n(noise)) < 18
     assert (dependent_pairs(noise) == few | dependent(noise)).mean() > 0.99
     assert not dependent_pairs(noise[:, :4]).any()

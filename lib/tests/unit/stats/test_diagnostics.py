@@ -23,7 +23,6 @@ from infrabench.stats.diagnostics import (
     critical_split,
     dip,
     dip_p,
-    mode_by_deployment,
     modified_z,
     outlier_mask,
     residuals,
@@ -266,30 +265,6 @@ def test_critical_values_fall_to_their_limit() -> None:
     assert not bimodal(np.arange(5.0))
     assert critical_split(10**9) == pytest.approx(2 * np.sqrt(2 / np.pi) / np.sqrt(1 - 2 / np.pi), rel=1e-4)
     assert min(CRITICAL) == 6
-
-
-NOISE = np.random.default_rng(15).normal(size=(3000, 30))
-SHARE = np.random.default_rng(16).random((3000, 30))
-
-
-@pytest.mark.parametrize(
-    ("x", "rate", "tolerance"),
-    [
-        (100 + NOISE, 0.009, 0.007),
-        (np.exp(0.5 * NOISE), 0.005, 0.005),
-        (-np.log(SHARE), 0.025, 0.010),  # exponential
-        (100 + NOISE + 5 * (SHARE < 0.2), 0.885, 0.025),
-    ],
-)
-def test_rates_of_the_flag_at_thirty_values(x: np.ndarray, rate: float, tolerance: float) -> None:
-    assert bimodal(x).mean() == pytest.approx(rate, abs=tolerance)
-
-
-def test_whether_a_deployment_keeps_to_one_mode() -> None:
-    values = np.array([1.0, 1.1, 9.0, 9.1])
-    assert mode_by_deployment(values, np.array([0, 0, 1, 1]), 5.0) == "constant"
-    assert mode_by_deployment(values, np.array([0, 1, 0, 1]), 5.0) == "varies"
-    assert mode_by_deployment(values, np.zeros(4, dtype=np.int64), 5.0) == ""
 
 
 def samples(rng: np.random.Generator, n: int) -> list[np.ndarray]:

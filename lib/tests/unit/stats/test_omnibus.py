@@ -139,11 +139,15 @@ def test_no_interaction_without_two_of_each(shape: tuple[int, ...]) -> None:
     assert np.isnan(interaction(np.ones((2, 2, 5))).p)
 
 
-def levels_table(**systems: np.ndarray) -> pd.DataFrame:
-    """Each system (levels, blocks) as one case for each level."""
-    many = len(next(iter(systems.values())))
-    cases = [{name: list(values[i]) for name, values in systems.items()} for i in range(many)]
-    return pd.concat([table_of(case, scenario=f"users={i}") for i, case in enumerate(cases)], ignore_index=True)
+def levels_table(blocks_per_deployment: int = 0, **systems: np.ndarray) -> pd.DataFrame:
+    """Each system (levels, blocks) as one case for each level; NaN is a failed trial."""
+    given = {name: np.where(np.isnan(values), None, values).tolist() for name, values in systems.items()}
+    cases = [dict(zip(given, level, strict=True)) for level in zip(*given.values(), strict=True)]
+    parts = [
+        table_of(case, scenario=f"users={i}", blocks_per_deployment=blocks_per_deployment)
+        for i, case in enumerate(cases)
+    ]
+    return pd.concat(parts, ignore_index=True)
 
 
 def test_a_ratio_that_changes_with_the_level_is_found_and_one_that_does_not_is_not() -> None:
@@ -167,24 +171,18 @@ def test_a_ratio_that_changes_with_the_level_is_found_and_one_that_does_not_is_n
 def test_only_blocks_complete_at_every_level_count() -> None:
     rng = np.random.default_rng(4)
     native, other = 100 * np.exp(rng.normal(0, 0.01, (2, 3, 10)))
-    cases = [{"native": list(native[i]), "other": list(other[i])} for i in range(3)]
-    cases[1]["other"][4] = None
-    cases[2]["native"][7] = None
-    table = pd.concat([table_of(case, scenario=f"s{i}") for i, case in enumerate(cases)], ignore_index=True)
     keep = [i for i in range(10) if i not in (4, 7)]
-    row = interactions(table, "native").iloc[0]
+    expected = interaction(np.log(np.stack([other, native])[..., keep]))
+    other[1, 4], native[2, 7] = np.nan, np.nan
+    row = interactions(levels_table(native=native, other=other), "native").iloc[0]
     assert row["n"] == 8
-    assert row["p"] == pytest.approx(interaction(np.log(np.stack([other, native])[..., keep])).p)
+    assert row["p"] == pytest.approx(expected.p)
 
 
 def test_deployments_are_the_unit_of_an_interaction() -> None:
     rng = np.random.default_rng(6)
     native, other = 100 * np.exp(rng.normal(0, 0.01, (2, 3, 12)))
-    tables = [
-        table_of({"native": list(native[i]), "other": list(other[i])}, scenario=f"s{i}", blocks_per_deployment=3)
-        for i in range(3)
-    ]
-    row = interactions(pd.concat(tables, ignore_index=True), "native").iloc[0]
+    row = interactions(levels_table(3, native=native, other=other), "native").iloc[0]
     assert (row["n"], row["pair_unit"]) == (4, "deployments")
     means = np.stack([other, native]).reshape(2, 3, 4, 3).mean(axis=-1)
     assert row["p"] == pytest.approx(interaction(np.log(means)).p)
@@ -192,10 +190,9 @@ def test_deployments_are_the_unit_of_an_interaction() -> None:
 
 @pytest.mark.parametrize("cases", [1, 2])
 def test_one_level_or_values_that_are_not_positive_say_nothing(cases: int) -> None:
-    values = {"native": [5.0, 6, 4, 5, 6, 5], "docker": [0.0, 1, 2, 0, 1, 2]}
-    positive = {"native": [5.0, 6, 4, 5, 6, 5], "docker": [3.0, 1, 2, 4, 1, 2]}
-    some = [table_of(positive if cases == 1 else values, scenario=f"s{i}") for i in range(cases)]
-    row = interactions(pd.concat(some, ignore_index=True), "native").iloc[0]
+    native, docker = np.array([[5.0, 6, 4, 5, 6, 5]] * cases), np.array([[2.0, 1, 2, 3, 1, 2]] * cases)
+    docker[:, 0] = 2.0 if cases == 1 else 0.0
+    row = interactions(levels_table(native=native, docker=docker), "native").iloc[0]
     assert np.isnan(row["p"])
     assert np.isnan(row["p_adjusted"])
 
@@ -205,8 +202,8 @@ def test_no_baseline_no_rows() -> None:
 
 
 def test_a_system_that_never_ran_has_no_interaction() -> None:
-    parts = [table_of({"native": [1.0, 2.0, 1.5], "docker": [None] * 3}, scenario=f"threads={n}") for n in (1, 2)]
-    found = interactions(pd.concat(parts, ignore_index=True), "native")
+    native, docker = np.array([[1.0, 2.0, 1.5]] * 2), np.full((2, 3), np.nan)
+    found = interactions(levels_table(native=native, docker=docker), "native")
     assert list(found["n"]) == [0]
     assert found["p"].isna().all()
 
@@ -237,10 +234,8 @@ def test_slope_is_that_of_a_regression_in_each_block() -> None:
     slopes = np.array([stats.linregress(at, np.log(column)).slope for column in x.T])
     found, known = log_slope(x, at), stats.ttest_1samp(slopes, 0)
     assert found.estimate == pytest.approx(slopes.mean(), rel=1e-9)
-    assert found.statistic == pytest.approx(known.statistic, rel=1e-9)
     assert found.p == pytest.approx(known.pvalue, rel=1e-9)
     assert found.interval[:2] == pytest.approx(tuple(known.confidence_interval()), rel=1e-9)
-    assert found.df == 8
 
 
 def test_too_little_says_nothing_and_does_not_warn() -> None:

@@ -58,16 +58,11 @@ OTHERS = np.array([A[name] for name in SYSTEMS])
 BASE = np.broadcast_to(A["native"], OTHERS.shape)
 
 
-def test_reference_paired() -> None:
-    found = paired_t(OTHERS, BASE)
-    assert found.statistic == pytest.approx([-1.960853099, -2.023881596, 1.105451305], rel=1e-6)
-    assert found.p == pytest.approx([0.08153253, 0.0736588528, 0.2976378009], abs=1e-6)
-    assert found.df == 9
-    assert found.interval.low == pytest.approx([-2.603774556, -0.9381552625, -0.3369296184], rel=1e-6)
-    assert found.interval.high == pytest.approx([0.1857745558, 0.05215526251, 0.9809296184], rel=1e-6)
-    logs = paired_t(np.log(OTHERS), np.log(BASE))
-    assert logs.p == pytest.approx([0.074655983, 0.0763602057, 0.2933022324], abs=1e-6)
-    assert found.p == pytest.approx(stats.ttest_rel(OTHERS, BASE, axis=1).pvalue)
+def test_paired_t_is_that_of_scipy() -> None:
+    found, known = paired_t(OTHERS, BASE), stats.ttest_rel(OTHERS, BASE, axis=1)
+    assert found.p == pytest.approx(known.pvalue)
+    for ours, theirs in zip(found.interval[:2], known.confidence_interval(), strict=True):
+        assert ours == pytest.approx(theirs)
 
 
 def test_too_little_has_no_t() -> None:
@@ -218,13 +213,10 @@ def test_signed_rank_of_more_pairs_than_powers_of_two_have_room_for(n: int) -> N
     assert 0.05 < alike.p <= 1
 
 
-def test_reference_paired_d() -> None:
-    d = paired_d(OTHERS, np.broadcast_to(A["native"], OTHERS.shape))
-    logs = np.log(OTHERS / A["native"])
+def test_paired_d_is_the_mean_over_the_sd_of_log_ratios() -> None:
+    d, logs = paired_d(OTHERS, BASE), np.log(OTHERS / BASE)
     assert d.value == pytest.approx(logs.mean(axis=-1) / logs.std(axis=-1, ddof=1), rel=1e-12)
-    assert d.value == pytest.approx([-0.6373739454, -0.6329496407, 0.3529326573], rel=1e-9)
     assert (d.interval.level == 0.95).all()
-    assert d.value[0] * np.sqrt(10) == pytest.approx(stats.ttest_1samp(logs[0], 0).statistic)
 
 
 @pytest.mark.parametrize("t", [-40.0, -3.0, 0.0, 0.5, 7.0, 60.0])
