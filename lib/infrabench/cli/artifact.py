@@ -20,23 +20,17 @@ MB = 1e6
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the group `artifact`."""
-    group = add_group(
-        subparsers, "artifact", "pack everything for evaluators, and reproduce what was packed",
-        "infrabench artifact pack out/infrabench.tar.xz",
-    )  # fmt: skip
-    parser = add_command(
-        group, "pack", pack, "write one archive: raw data, source, results, metadata, checksums",
-        "infrabench artifact pack out/infrabench.tar.xz",
-    )  # fmt: skip
+    text = "pack everything for evaluators, and reproduce what was packed"
+    group = add_group(subparsers, "artifact", text, "pack out/infrabench.tar.xz")
+    text = "write one archive: raw data, source, results, metadata, checksums"
+    parser = add_command(group, "pack", pack, text, "out/infrabench.tar.xz")
     parser.add_argument("archive", metavar="ARCHIVE", help="the archive to write (.tar.xz)")
     parser.add_argument(
         "--notebooks", default="out", metavar="FOLDER",
         help="executed notebooks NAME-recorded.ipynb go in from here, as make figures leaves them (default: out)",
     )  # fmt: skip
-    parser = add_command(
-        group, "reproduce", reproduce, "make an archive's tables again and compare every byte",
-        "infrabench artifact reproduce --results results",
-    )  # fmt: skip
+    text = "make an archive's tables again and compare every byte"
+    parser = add_command(group, "reproduce", reproduce, text, "--results results")
     parser.add_argument(
         "--results", metavar="FOLDER", help="the recorded tables (default: results, in an unpacked archive)"
     )

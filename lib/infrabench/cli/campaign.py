@@ -19,16 +19,14 @@ if TYPE_CHECKING:
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the group `campaign`."""
-    group = add_group(
-        subparsers, "campaign", "run studies on several sites, and compare what the sites say",
-        "infrabench campaign plan campaign.yml",
-    )  # fmt: skip
+    text = "run studies on several sites, and compare what the sites say"
+    group = add_group(subparsers, "campaign", text, "plan campaign.yml")
     for name, command, text in (
         ("run", run, "run studies on several sites, or go on with it"),
         ("plan", plan, "ask the sites and print the plan, and start nothing"),
         ("status", status, "say what is there and what is missing, and ask no site"),
     ):
-        parser = add_command(group, name, command, text, f"infrabench campaign {name} campaign.yml")
+        parser = add_command(group, name, command, text, "campaign.yml")
         parser.add_argument("file", metavar="FILE", help="a campaign file (YAML): which studies on which sites")
         parser.add_argument(
             "--executor", choices=("local", "slurm", "kubernetes"), default="local",
@@ -36,28 +34,19 @@ def add_parsers(subparsers: Subparsers) -> None:
         )  # fmt: skip
         if name == "status":
             continue
-        parser.add_argument(
-            "--without",
-            nargs="+",
-            default=[],
-            metavar="SITE",
-            help="go on without these sites, which are lost, or busy",
-        )
+        text = "go on without these sites, which are lost, or busy"
+        parser.add_argument("--without", nargs="+", default=[], metavar="SITE", help=text)
         parser.add_argument(
             "--at-once", type=int, metavar="N",
             help="at most N sites steered from here at a time (default: its processors)",
         )  # fmt: skip
         if name == "run":
-            parser.add_argument(
-                "--engine-profile", metavar="FOLDER", help="a profile of Snakemake, with more options for the executor"
-            )
-    parser = add_command(
-        group, "compare", compare, "say what several sites say together, and where they differ",
-        "infrabench campaign compare data/recorded/racks/campaign.json",
-    )  # fmt: skip
-    add_sessions(
-        parser, "name, folder or archive of a session, one of each site; or the campaign.json of a campaign", nargs="+"
-    )
+            text = "a profile of Snakemake, with more options for the executor"
+            parser.add_argument("--engine-profile", metavar="FOLDER", help=text)
+    text = "say what several sites say together, and where they differ"
+    parser = add_command(group, "compare", compare, text, "data/recorded/racks/campaign.json")
+    text = "name, folder or archive of a session, one of each site; or the campaign.json of a campaign"
+    add_sessions(parser, text, nargs="+")
     parser.add_argument("--labels", nargs="+", metavar="NAME", help="what to call the sites (default: the sessions)")
     parser.add_argument("--out", default="out", metavar="FOLDER", help="tables go below it (default: out)")
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from infrabench import registry
 from infrabench.cli.session import describe_state
 from infrabench.cli.subcommands import (
-    NAMES,
     CommandParser,
     add_command,
     add_group,
@@ -38,10 +37,8 @@ MIB = 2**20
 
 def add_study_parsers(subparsers: Subparsers) -> None:
     """Add `plan` and `run`."""
-    parser = add_command(
-        subparsers, "plan", plan, "print studies, trials of one, or the blocks of a goal",
-        "infrabench plan containers --profile quick --systems native docker",
-    )  # fmt: skip
+    example = "containers --profile quick --systems native docker"
+    parser = add_command(subparsers, "plan", plan, "print studies, trials of one, or the blocks of a goal", example)
     _add_request(parser, left_out=("site", "session", "mixture"), nargs="?")  # a pilot knows its study
     add_session(parser, "--pilot", "say, from the spread in this session, how many blocks and hours each goal needs")
     parser.add_argument(
@@ -49,26 +46,19 @@ def add_study_parsers(subparsers: Subparsers) -> None:
         help="with --pilot: half-widths to plan for (default: 1 2 5)",
     )  # fmt: skip
     parser.add_argument("--all", action="store_true", help="with --pilot: all metrics, not only the primary ones")
-    parser.add_argument(
-        "--parameters", action="store_true", help="print what --set takes: the parameters of the study's workloads"
-    )
-    parser = add_command(
-        subparsers, "run", run, "run a study on a site, or go on with it",
-        "infrabench run containers --systems native docker --workloads sysbench-cpu --runs 10",
-    )  # fmt: skip
+    text = "print what --set takes: the parameters of the study's workloads"
+    parser.add_argument("--parameters", action="store_true", help=text)
+    example = "containers --systems native docker --workloads sysbench-cpu --runs 10"
+    parser = add_command(subparsers, "run", run, "run a study on a site, or go on with it", example)
     _add_request(parser)
 
 
 def add_notebook_parsers(subparsers: Subparsers) -> None:
     """Add the group `notebook`."""
-    group = add_group(
-        subparsers, "notebook", "execute notebooks, or open JupyterLab on them",
-        "infrabench notebook run notebooks/containers.ipynb out/containers.ipynb",
-    )  # fmt: skip
-    parser = add_command(
-        group, "run", run_notebook, "execute a notebook, its parameters checked first",
-        "infrabench notebook run notebooks/containers.ipynb out/containers.ipynb -p mode run -p profile smoke",
-    )  # fmt: skip
+    example = "notebooks/containers.ipynb out/containers.ipynb"
+    group = add_group(subparsers, "notebook", "execute notebooks, or open JupyterLab on them", f"run {example}")
+    text = "execute a notebook, its parameters checked first"
+    parser = add_command(group, "run", run_notebook, text, f"{example} -p mode run -p profile smoke")
     parser.add_argument("notebook", metavar="NOTEBOOK", help="the notebook, which stays as it is")
     parser.add_argument("out", metavar="OUT", help="where the executed notebook is written")
     parser.add_argument(
@@ -76,40 +66,32 @@ def add_notebook_parsers(subparsers: Subparsers) -> None:
         help="a parameter; VALUE is JSON or text",
     )  # fmt: skip
     parser.add_argument("--cell-timeout", type=int, default=24 * 3600, metavar="SECONDS", help="longest time of a cell")
-    parser = add_command(
-        group, "open", open_notebooks, "open JupyterLab on the notebooks, on this machine alone",
-        "infrabench notebook open --no-browser",
-    )  # fmt: skip
+    text = "open JupyterLab on the notebooks, on this machine alone"
+    parser = add_command(group, "open", open_notebooks, text, "--no-browser")
     parser.add_argument("--port", type=int, metavar="N", help="port on the loopback (default: Jupyter's own choice)")
     parser.add_argument("--no-browser", action="store_true", help="only print the address, with its token")
 
 
 def add_publication_parsers(subparsers: Subparsers) -> None:
     """Add `report` and `paper`."""
-    parser = add_command(
-        subparsers, "report", report, "make a static site of executed notebooks with their data",
-        "infrabench report out/containers.ipynb --out out",
-    )  # fmt: skip
+    text = "make a static site of executed notebooks with their data"
+    parser = add_command(subparsers, "report", report, text, "out/containers.ipynb --out out")
     parser.add_argument("notebooks", metavar="NOTEBOOK", nargs="*", help="executed notebooks (default: all in --out)")
     parser.add_argument("--out", default="out", metavar="FOLDER", help="the report is its folder report (default: out)")
     for what in ("figures", "tables"):
-        parser.add_argument(
-            f"--{what}", metavar="FOLDER", help=f"saved {what} (default: {what} in --out and in the checkout)"
-        )
+        text = f"saved {what} (default: {what} in --out and in the checkout)"
+        parser.add_argument(f"--{what}", metavar="FOLDER", help=text)
     parser.add_argument("--raw", action="store_true", help="with every raw output of the sessions, however large")
-    parser = add_command(
-        subparsers, "paper", paper, "write numbers, captions and tables of sessions for LaTeX",
-        "infrabench paper lab-quick-debian13-containers --out out/paper",
-    )  # fmt: skip
+    text = "write numbers, captions and tables of sessions for LaTeX"
+    parser = add_command(subparsers, "paper", paper, text, "lab-quick-debian13-containers --out out/paper")
     add_sessions(parser, "name, folder or archive of a session", nargs="+")
     parser.add_argument("--out", default="out/paper", metavar="FOLDER", help="where to write (default: out/paper)")
     parser.add_argument(
         "--figures", default="figures", metavar="FOLDER",
         help="saved figures, whose captions are commands too (default: figures; those of your runs: out/figures)",
     )  # fmt: skip
-    parser.add_argument(
-        "--prefix", default="", metavar="LETTERS", help="begin every command with these letters instead of the study's"
-    )
+    text = "begin every command with these letters instead of the study's"
+    parser.add_argument("--prefix", default="", metavar="LETTERS", help=text)
 
 
 def _add_request(parser: CommandParser, *, left_out: Sequence[str] = (), nargs: str | None = None) -> None:
@@ -126,7 +108,7 @@ def _add_request(parser: CommandParser, *, left_out: Sequence[str] = (), nargs: 
             how |= {"type": kind, "default": "quick" if each.name == "profile" else each.default}
         action = parser.add_argument(each.name if each.name == "study" else f"--{each.name}", **how)
         if each.metadata["of"]:
-            complete(action, NAMES[each.metadata["of"]])
+            complete(action, each.metadata["of"])
 
 
 def plan(arguments: Namespace) -> Iterator[str]:

@@ -20,24 +20,17 @@ RECORDED = ("complete", "partial")  # states of a campaign's session in which th
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the group `dataset`."""
-    group = add_group(
-        subparsers, "dataset", "bring many sessions into one data set, and analyse it",
-        "infrabench dataset build --out out/many",
-    )  # fmt: skip
-    parser = add_command(
-        group, "build", build, "bring many sessions into one data set of parquet",
-        "infrabench dataset build lab-quick-debian13-containers lab-quick-2026-11-aa --out out/many",
-    )  # fmt: skip
+    text = "bring many sessions into one data set, and analyse it"
+    group = add_group(subparsers, "dataset", text, "build --out out/many")
+    example = "lab-quick-debian13-containers lab-quick-2026-11-aa --out out/many"
+    parser = add_command(group, "build", build, "bring many sessions into one data set of parquet", example)
     add_sessions(parser)
     parser.add_argument("--out", required=True, metavar="FOLDER", help="the data set: new, or one to bring up to date")
-    parser.add_argument(
-        "--site", default="", metavar="NAME", help="call their site so (every embedded lab calls itself lab)"
-    )
+    text = "call their site so (every embedded lab calls itself lab)"
+    parser.add_argument("--site", default="", metavar="NAME", help=text)
     parser.add_argument("--campaign", metavar="FILE", help="the sessions of a campaign.json, under its sites' labels")
-    parser = add_command(
-        group, "analyze", analyze, "analyse a data set: every study at every site, in bounded memory",
-        "infrabench dataset analyze out/many",
-    )  # fmt: skip
+    text = "analyse a data set: every study at every site, in bounded memory"
+    parser = add_command(group, "analyze", analyze, text, "out/many")
     parser.add_argument("dataset", metavar="DATASET", help="a data set that `infrabench dataset build` made")
     parser.add_argument("--out", default="out", metavar="FOLDER", help="where tables and answers go (default: out)")
     parser.add_argument(

@@ -17,26 +17,21 @@ if TYPE_CHECKING:
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the group `lab`."""
-    group = add_group(subparsers, "lab", "bring the embedded lab up or down, or ask how it is", "infrabench lab status")
-    parser = add_command(
-        group, "up", up, "bring the lab up, or make a cluster or hosts in it that stay",
-        "infrabench lab up --kubernetes flannel",
-    )  # fmt: skip
-    parser.add_argument(
-        "--kubernetes", metavar="CNI", help="a cluster with this CNI (flannel, cilium, bridge) that stays"
-    )
+    group = add_group(subparsers, "lab", "bring the embedded lab up or down, or ask how it is", "status")
+    text = "bring the lab up, or make a cluster or hosts in it that stay"
+    parser = add_command(group, "up", up, text, "--kubernetes flannel")
+    text = "a cluster with this CNI (flannel, cilium, bridge) that stays"
+    parser.add_argument("--kubernetes", metavar="CNI", help=text)
     parser.add_argument(
         "--hosts", nargs="+", metavar="NAME", default=[],
         help="for each name a server and a client as hosts of one's own, with an inventory, that stay",
     )  # fmt: skip
-    add_command(group, "status", status, "say what there is of the lab, and change nothing", "infrabench lab status")
-    add_command(group, "down", remove, "take the lab down, with what a killed one left", "infrabench lab down")
-    parser = add_command(
-        group, "build", build, "make images and Go tools ahead of time", "infrabench lab build --only guest"
-    )
+    add_command(group, "status", status, "say what there is of the lab, and change nothing")
+    add_command(group, "down", remove, "take the lab down, with what a killed one left")
+    parser = add_command(group, "build", build, "make images and Go tools ahead of time", "--only guest")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these images and tools")
-    add_command(group, "trim", trim, "remove what only a next build needs", "infrabench lab trim")
-    add_command(group, "purge", remove, "take the lab down and remove all that it keeps", "infrabench lab purge")
+    add_command(group, "trim", trim, "remove what only a next build needs")
+    add_command(group, "purge", remove, "take the lab down and remove all that it keeps")
 
 
 def up(arguments: Namespace) -> Iterator[str]:
