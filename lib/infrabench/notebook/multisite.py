@@ -30,7 +30,7 @@ from infrabench.ledger import catalogue
 from infrabench.ledger.records import awaited, read_session, recorded
 from infrabench.notebook import api
 from infrabench.notebook.sections import join
-from infrabench.notebook.session_figures import rows_of, show_figure
+from infrabench.notebook.session_figures import name_files, rows_of, show_figure
 from infrabench.stats.sites import DIFFERS, OPEN, STANDS_OUT, over_sites, per_site
 from infrabench.stats.table import CELL
 
@@ -298,7 +298,7 @@ def _drawn(part: Across, over: pd.DataFrame, workload: str, metric: str, scenari
     if not rows["ratio"].notna().any():
         return paragraph(f"{workload}, {metric}: no site has a ratio.")
     draw = partial(figures.sites, rows, over, part.between.stamp, systems=list(part.data["systems"]))
-    name = "-".join(filter(None, ("sites", workload, metric, scenario))).replace("=", "-").replace(" ", "-")
+    name = name_files("sites", workload, metric, scenario)
     parameters = {
         "kind": "sites", "workload": workload, "metric": metric, "scenario": scenario, "sites": part.sites,
         "session": [each.session for each in part.members if each.site in part.folders],
