@@ -6,14 +6,10 @@ import tempfile
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from infrabench.cli.subcommands import add_command, add_group
+from infrabench.cli.subcommands import Subparsers, add_command, add_group
 from infrabench.core import InfrabenchError
 from infrabench.ledger import catalogue
-
-if TYPE_CHECKING:
-    from infrabench.cli.subcommands import Subparsers
 
 MB = 1e6
 

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infrabench.cli.subcommands import add_command, add_group, add_sessions
+from infrabench.cli.subcommands import Subparsers, add_command, add_group, add_sessions
 from infrabench.core import InfrabenchError
 
 if TYPE_CHECKING:
-    from infrabench.cli.subcommands import Subparsers
     from infrabench.experiment.campaign.engine import How
     from infrabench.experiment.campaign.plan import Plan
 

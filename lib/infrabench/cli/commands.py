@@ -7,12 +7,12 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from infrabench import registry
 from infrabench.cli.session import describe_state
 from infrabench.cli.subcommands import (
     CommandParser,
+    Subparsers,
     add_command,
     add_group,
     add_session,
@@ -28,9 +28,6 @@ from infrabench.experiment.execution import runs, session
 from infrabench.experiment.execution.progress import bar, words
 from infrabench.ledger import catalogue
 from infrabench.machines.sites.platforms import find_platforms
-
-if TYPE_CHECKING:
-    from infrabench.cli.subcommands import Subparsers
 
 MIB = 2**20
 

@@ -6,14 +6,10 @@ import json
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from infrabench.cli.subcommands import add_command, add_group, add_sessions
+from infrabench.cli.subcommands import Subparsers, add_command, add_group, add_sessions
 from infrabench.core import DesignError, InfrabenchError
 from infrabench.ledger import catalogue
-
-if TYPE_CHECKING:
-    from infrabench.cli.subcommands import Subparsers
 
 RECORDED = ("complete", "partial")  # states of a campaign's session in which there is something to read
 

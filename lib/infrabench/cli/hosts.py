@@ -13,11 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infrabench.cli.subcommands import add_command, add_group, add_names, agreed, complete, split
+from infrabench.cli.subcommands import Subparsers, add_command, add_group, add_names, agreed, complete, split
 from infrabench.core import DesignError, InfrabenchError, SiteError
 
 if TYPE_CHECKING:  # they need Fabric, which other commands do without
-    from infrabench.cli.subcommands import CommandParser, Subparsers
     from infrabench.machines.sites.prepare.plan import HostPlan
     from infrabench.machines.sites.prepare.requirements import SiteNeeds
 
@@ -44,7 +43,6 @@ def _add_inventory(group: Subparsers) -> None:
         "port, site, gateway, name (default: infrabench_hosts)",
     )  # fmt: skip
     terraform.add_argument("--sensitive", action="store_true", help="take it although Terraform calls it sensitive")
-    _add_destination(terraform)
     text = "write inventories from the allocation that this runs in (sbatch, salloc)"
     slurm = add_command(sources, "slurm", inventory, text, "--roles server client --out sites")
     slurm.add_argument(
@@ -55,14 +53,11 @@ def _add_inventory(group: Subparsers) -> None:
     slurm.add_argument("--sudo", action="store_true", help="that login becomes root by sudo, without a password")
     slurm.add_argument("--key", metavar="FILE", help="private key of that login (default: what SSH finds)")
     slurm.add_argument("--port", type=int, metavar="N", help="port of SSH (default: 22)")
-    _add_destination(slurm)
-
-
-def _add_destination(parser: CommandParser) -> None:
-    parser.add_argument("--name", help="name of a site that has none (default: terraform, or slurm-JOB)")
-    parser.add_argument("--site", metavar="NAME", help="only this site")
-    parser.add_argument("--out", metavar="FOLDER", help="write FOLDER/SITE.yml of each site; print none")
-    parser.add_argument("--known-hosts", metavar="FILE", help="file with the hosts' keys (default: SSH's own)")
+    for parser in (terraform, slurm):
+        parser.add_argument("--name", help="name of a site that has none (default: terraform, or slurm-JOB)")
+        parser.add_argument("--site", metavar="NAME", help="only this site")
+        parser.add_argument("--out", metavar="FOLDER", help="write FOLDER/SITE.yml of each site; print none")
+        parser.add_argument("--known-hosts", metavar="FILE", help="file with the hosts' keys (default: SSH's own)")
 
 
 def _add_prepare(group: Subparsers) -> None:

@@ -5,14 +5,10 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from infrabench import registry
-from infrabench.cli.subcommands import add_command, add_group
+from infrabench.cli.subcommands import Subparsers, add_command, add_group
 from infrabench.core import DesignError
-
-if TYPE_CHECKING:
-    from infrabench.cli.subcommands import Subparsers
 
 
 def add_parsers(subparsers: Subparsers) -> None:

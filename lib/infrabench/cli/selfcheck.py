@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from argparse import Namespace
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from infrabench.cli.subcommands import (
+    Subparsers,
     add_command,
     add_group,
     add_names,
@@ -22,9 +22,6 @@ from infrabench.experiment.execution.progress import bar
 from infrabench.ledger import catalogue
 
 log = logging.getLogger(__name__)
-if TYPE_CHECKING:
-    from infrabench.cli.subcommands import Subparsers
-
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the group `selfcheck`."""

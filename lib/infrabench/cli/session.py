@@ -8,11 +8,11 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from infrabench.analysis.columns import FORMS
 from infrabench.cli.subcommands import (
     CommandParser,
+    Subparsers,
     add_command,
     add_group,
     add_session,
@@ -28,9 +28,6 @@ from infrabench.ledger.fields import check_present
 from infrabench.ledger.records import LOOK, SESSION, absences, describe_added, not_applicable, read_session, recorded
 from infrabench.ledger.records import verify as problems
 from infrabench.ledger.session_folder import SessionFolder
-
-if TYPE_CHECKING:
-    from infrabench.cli.subcommands import Subparsers
 
 
 def add_parsers(subparsers: Subparsers) -> None:

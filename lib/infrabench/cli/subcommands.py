@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from infrabench import registry
 from infrabench.core import PROFILES, DesignError, SiteError, unknown_name
 from infrabench.experiment.execution import runs
 from infrabench.ledger import catalogue
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction["CommandParser"]
-
 # A command is a function of the parsed arguments that yields the lines to print.
 Command = Callable[[argparse.Namespace], Iterator[str]]
+Subparsers = argparse._SubParsersAction  # what commands are added to
 
 SESSION = "name, folder or archive of a session"
 
