@@ -104,7 +104,3 @@ def make_parser() -> CommandParser:
     ):
         add_parsers(subparsers)
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())
