@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +9,6 @@ from pathlib import Path
 from infrabench.cli.subcommands import Subparsers, add_command, add_group, add_sessions
 from infrabench.core import DesignError, InfrabenchError
 from infrabench.ledger import catalogue
-
-RECORDED = ("complete", "partial")  # states of a campaign's session in which there is something to read
 
 
 def add_parsers(subparsers: Subparsers) -> None:
@@ -63,21 +60,16 @@ def campaign(file: Path) -> tuple[dict[str, list[str]], list[str]]:
 
     Raises `DesignError` when it is no such file.
     """
-    try:
-        told = json.loads(file.read_text(encoding="utf-8"))
-        rows = [{key: each[key] or "" for key in ("site", "study", "session", "state")} for each in told["sessions"]]
-        why = [str(each.get("reason") or each["state"]) for each in told["sessions"]]
-        if not all(isinstance(value, str) for row in rows for value in row.values()):
-            raise TypeError("site, study, session and state are text")
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise DesignError(f"{file} is no campaign.json: {error}") from error
+    from infrabench.notebook import multisite
+
     by_site: dict[str, list[str]] = {}
     absent = []
-    for row, reason in zip(rows, why, strict=True):
-        if row["state"] in RECORDED:
-            by_site.setdefault(row["site"], []).append(str(catalogue.home() / row["session"]))
-        else:
-            absent.append(f"left out: {row['study']} at {row['site']}, {row['state']}: {reason}")
+    for study, members in multisite.read_campaign(file)[1].items():
+        for each in members:
+            if each.state in multisite.USED:
+                by_site.setdefault(each.site, []).append(str(catalogue.home() / each.session))
+            else:
+                absent.append(f"left out: {study} at {each.site}, {each.state}: {each.reason or each.state}")
     return by_site, absent
 
 

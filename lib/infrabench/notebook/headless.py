@@ -63,8 +63,8 @@ def execute(notebook: Path, out: Path, parameters: Mapping[str, Any], *, cell_ti
     """Execute `notebook` with `parameters` into `out`, which is kept also when a cell fails, and return it.
 
     Raises `DesignError` where the notebook does not exist, has no such parameter, or its output cannot be written
-    (nothing has been started); `NotRunnable` where the study cannot run on its site at all; `InfrabenchError` where a cell
-    failed (which one, and how), or another run writes to `out`.
+    (nothing has been started); `NotRunnable` where the study cannot run on its site at all; `InfrabenchError` where a
+    cell failed (which one, and how), or another run writes to `out`.
     """
     if not notebook.is_file():
         raise DesignError(f"there is no notebook {notebook}")
