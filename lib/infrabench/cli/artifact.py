@@ -21,15 +21,12 @@ def add_parsers(subparsers: Subparsers) -> None:
     text = "write one archive: raw data, source, results, metadata, checksums"
     parser = add_command(group, "pack", pack, text, "out/infrabench.tar.xz")
     parser.add_argument("archive", metavar="ARCHIVE", help="the archive to write (.tar.xz)")
-    parser.add_argument(
-        "--notebooks", default="out", metavar="FOLDER",
-        help="executed notebooks NAME-recorded.ipynb go in from here, as make figures leaves them (default: out)",
-    )  # fmt: skip
+    text = "executed notebooks NAME-recorded.ipynb go in from here, as make figures leaves them (default: out)"
+    parser.add_argument("--notebooks", default="out", metavar="FOLDER", help=text)
     text = "make an archive's tables again and compare every byte"
     parser = add_command(group, "reproduce", reproduce, text, "--results results")
-    parser.add_argument(
-        "--results", metavar="FOLDER", help="the recorded tables (default: results, in an unpacked archive)"
-    )
+    text = "the recorded tables (default: results, in an unpacked archive)"
+    parser.add_argument("--results", metavar="FOLDER", help=text)
 
 
 def pack(arguments: Namespace) -> Iterator[str]:

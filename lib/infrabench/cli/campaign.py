@@ -27,18 +27,14 @@ def add_parsers(subparsers: Subparsers) -> None:
     ):
         parser = add_command(group, name, command, text, "campaign.yml")
         parser.add_argument("file", metavar="FILE", help="a campaign file (YAML): which studies on which sites")
-        parser.add_argument(
-            "--executor", choices=("local", "slurm", "kubernetes"), default="local",
-            help="where jobs run: processes here (default), jobs of Slurm, or of a cluster of Kubernetes",
-        )  # fmt: skip
+        text = "where jobs run: processes here (default), jobs of Slurm, or of a cluster of Kubernetes"
+        parser.add_argument("--executor", choices=("local", "slurm", "kubernetes"), default="local", help=text)
         if name == "status":
             continue
         text = "go on without these sites, which are lost, or busy"
         parser.add_argument("--without", nargs="+", default=[], metavar="SITE", help=text)
-        parser.add_argument(
-            "--at-once", type=int, metavar="N",
-            help="at most N sites steered from here at a time (default: its processors)",
-        )  # fmt: skip
+        text = "at most N sites steered from here at a time (default: its processors)"
+        parser.add_argument("--at-once", type=int, metavar="N", help=text)
         if name == "run":
             text = "a profile of Snakemake, with more options for the executor"
             parser.add_argument("--engine-profile", metavar="FOLDER", help=text)

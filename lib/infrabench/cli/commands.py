@@ -38,10 +38,8 @@ def add_study_parsers(subparsers: Subparsers) -> None:
     parser = add_command(subparsers, "plan", plan, "print studies, trials of one, or the blocks of a goal", example)
     _add_request(parser, left_out=("site", "session", "mixture"), nargs="?")  # a pilot knows its study
     add_session(parser, "--pilot", "say, from the spread in this session, how many blocks and hours each goal needs")
-    parser.add_argument(
-        "--goals", type=float, nargs="+", default=[1.0, 2.0, 5.0], metavar="PERCENT",
-        help="with --pilot: half-widths to plan for (default: 1 2 5)",
-    )  # fmt: skip
+    text = "with --pilot: half-widths to plan for (default: 1 2 5)"
+    parser.add_argument("--goals", type=float, nargs="+", default=[1.0, 2.0, 5.0], metavar="PERCENT", help=text)
     parser.add_argument("--all", action="store_true", help="with --pilot: all metrics, not only the primary ones")
     text = "print what --set takes: the parameters of the study's workloads"
     parser.add_argument("--parameters", action="store_true", help=text)
@@ -58,10 +56,8 @@ def add_notebook_parsers(subparsers: Subparsers) -> None:
     parser = add_command(group, "run", run_notebook, text, f"{example} -p mode run -p profile smoke")
     parser.add_argument("notebook", metavar="NOTEBOOK", help="the notebook, which stays as it is")
     parser.add_argument("out", metavar="OUT", help="where the executed notebook is written")
-    parser.add_argument(
-        "-p", dest="parameters", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"),
-        help="a parameter; VALUE is JSON or text",
-    )  # fmt: skip
+    text, pair = "a parameter; VALUE is JSON or text", ("NAME", "VALUE")
+    parser.add_argument("-p", dest="parameters", nargs=2, action="append", default=[], metavar=pair, help=text)
     parser.add_argument("--cell-timeout", type=int, default=24 * 3600, metavar="SECONDS", help="longest time of a cell")
     text = "open JupyterLab on the notebooks, on this machine alone"
     parser = add_command(group, "open", open_notebooks, text, "--no-browser")
@@ -83,10 +79,8 @@ def add_publication_parsers(subparsers: Subparsers) -> None:
     parser = add_command(subparsers, "paper", paper, text, "lab-quick-debian13-containers --out out/paper")
     add_sessions(parser, "name, folder or archive of a session", nargs="+")
     parser.add_argument("--out", default="out/paper", metavar="FOLDER", help="where to write (default: out/paper)")
-    parser.add_argument(
-        "--figures", default="figures", metavar="FOLDER",
-        help="saved figures, whose captions are commands too (default: figures; those of your runs: out/figures)",
-    )  # fmt: skip
+    text = "saved figures, whose captions are commands too (default: figures; those of your runs: out/figures)"
+    parser.add_argument("--figures", default="figures", metavar="FOLDER", help=text)
     text = "begin every command with these letters instead of the study's"
     parser.add_argument("--prefix", default="", metavar="LETTERS", help=text)
 

@@ -26,10 +26,8 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser = add_command(group, "analyze", analyze, text, "out/many")
     parser.add_argument("dataset", metavar="DATASET", help="a data set that `infrabench dataset build` made")
     parser.add_argument("--out", default="out", metavar="FOLDER", help="where tables and answers go (default: out)")
-    parser.add_argument(
-        "--stamped", action="store_true",
-        help="pool the sessions of a site also where their checked provenance differs, and say so beside every answer",
-    )  # fmt: skip
+    text = "pool the sessions of a site also where their checked provenance differs, and say so beside every answer"
+    parser.add_argument("--stamped", action="store_true", help=text)
 
 
 def build(arguments: Namespace) -> Iterator[str]:

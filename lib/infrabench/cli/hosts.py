@@ -45,10 +45,8 @@ def _add_inventory(group: Subparsers) -> None:
     terraform.add_argument("--sensitive", action="store_true", help="take it although Terraform calls it sensitive")
     text = "write inventories from the allocation that this runs in (sbatch, salloc)"
     slurm = add_command(sources, "slurm", inventory, text, "--roles server client --out sites")
-    slurm.add_argument(
-        "--roles", nargs="+", metavar="ROLE",
-        help="roles that the nodes take in their order; the next nodes are the next site (default: server client)",
-    )  # fmt: skip
+    text = "roles that the nodes take in their order; the next nodes are the next site (default: server client)"
+    slurm.add_argument("--roles", nargs="+", metavar="ROLE", help=text)
     slurm.add_argument("--user", help="login on the nodes (default: yours)")
     slurm.add_argument("--sudo", action="store_true", help="that login becomes root by sudo, without a password")
     slurm.add_argument("--key", metavar="FILE", help="private key of that login (default: what SSH finds)")

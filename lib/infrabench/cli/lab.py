@@ -18,10 +18,8 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser = add_command(group, "up", up, text, "--kubernetes flannel")
     text = "a cluster with this CNI (flannel, cilium, bridge) that stays"
     parser.add_argument("--kubernetes", metavar="CNI", help=text)
-    parser.add_argument(
-        "--hosts", nargs="+", metavar="NAME", default=[],
-        help="for each name a server and a client as hosts of one's own, with an inventory, that stay",
-    )  # fmt: skip
+    text = "for each name a server and a client as hosts of one's own, with an inventory, that stay"
+    parser.add_argument("--hosts", nargs="+", metavar="NAME", default=[], help=text)
     add_command(group, "status", status, "say what there is of the lab, and change nothing")
     add_command(group, "down", remove, "take the lab down, with what a killed one left")
     parser = add_command(group, "build", build, "make images and Go tools ahead of time", "--only guest")

@@ -47,10 +47,8 @@ def _add_statistics(group: Subparsers) -> None:
 def _add_claims(group: Subparsers) -> None:
     text = "check every claim of the recorded sessions on this machine"
     parser = add_command(group, "claims", claims, text, "containers --level re-analysis")
-    parser.add_argument(
-        "sources", metavar="SOURCE", nargs="*",
-        help="folders of data/recorded, sessions of them (containers/NAME), or published (default: all)",
-    )  # fmt: skip
+    text = "folders of data/recorded, sessions of them (containers/NAME), or published (default: all)"
+    parser.add_argument("sources", metavar="SOURCE", nargs="*", help=text)
     parser.add_argument(
         "--level", default="", metavar="LEVEL",
         help="re-analysis (the recorded numbers from raw output again, to the last digit) or re-measurement (what "
@@ -69,10 +67,8 @@ def _add_fidelity(group: Subparsers) -> None:
     text = "measure trials beside the same tools typed by hand"
     parser = add_command(group, "fidelity", fidelity, text, "--site local --systems native")
     parser.add_argument("--blocks", type=int, default=30, metavar="N", help="blocks, interleaved (default: 30)")
-    parser.add_argument(
-        "--margin", type=float, default=2.0, metavar="PERCENT",
-        help="the two ways agree where the 90 %% interval of their ratio lies within this margin (default: 2)",
-    )  # fmt: skip
+    text = "the two ways agree where the 90 %% interval of their ratio lies within this margin (default: 2)"
+    parser.add_argument("--margin", type=float, default=2.0, metavar="PERCENT", help=text)
     parser.add_argument("--study", default="containers", help="whose tools: containers (default), cnis or storage")
     add_names(parser, "systems", "systems (default: native docker, flannel cilium, or zfs ceph)")
     parser.add_argument("--site", default="lab", help="lab (default), local, an inventory file, or a kubeconfig")

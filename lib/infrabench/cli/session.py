@@ -66,10 +66,8 @@ def _add_history(parser: CommandParser) -> None:
     complete(parser.add_argument("study", metavar="STUDY", help="whose sessions"), "studies")
     add_sessions(parser, "names, folders or archives (default: all of the study that were measured here)")
     parser.add_argument("--metric", nargs="+", default=[], metavar="NAME", help="these metrics (default: the primary)")
-    parser.add_argument(
-        "--view", default="ratio", choices=("ratio", "level"),
-        help="the ratio to the baseline of each session (default), or each system's own level",
-    )  # fmt: skip
+    text = "the ratio to the baseline of each session (default), or each system's own level"
+    parser.add_argument("--view", default="ratio", choices=("ratio", "level"), help=text)
     add_session(parser, "--since", "the first session to look at: what changed before it is accepted", default="")
     parser.add_argument(
         "--fail-on", choices=("different", "any"),
