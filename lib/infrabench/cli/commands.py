@@ -1,8 +1,9 @@
-"""The commands `plan`, `run`, `notebook`, `report` and `paper`: each a function of its arguments that yields lines."""
+"""Plan, run, notebook, report, paper and artifact: each command is a function of its arguments that yields lines."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
@@ -21,7 +22,7 @@ from infrabench.cli.subcommands import (
     existing_site,
     split,
 )
-from infrabench.core import PROFILES, DesignError, Request, split_version
+from infrabench.core import PROFILES, DesignError, InfrabenchError, Request, split_version
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import runs, session
@@ -66,7 +67,7 @@ def add_notebook_parsers(subparsers: Subparsers) -> None:
 
 
 def add_publication_parsers(subparsers: Subparsers) -> None:
-    """Add `report` and `paper`."""
+    """Add `report`, `paper` and the group `artifact`."""
     text = "make a static site of executed notebooks with their data"
     parser = add_command(subparsers, "report", report, text, "out/containers.ipynb --out out")
     parser.add_argument("notebooks", metavar="NOTEBOOK", nargs="*", help="executed notebooks (default: all in --out)")
@@ -83,6 +84,17 @@ def add_publication_parsers(subparsers: Subparsers) -> None:
     parser.add_argument("--figures", default="figures", metavar="FOLDER", help=text)
     text = "begin every command with these letters instead of the study's"
     parser.add_argument("--prefix", default="", metavar="LETTERS", help=text)
+    text = "pack everything for evaluators, and reproduce what was packed"
+    group = add_group(subparsers, "artifact", text, "pack out/infrabench.tar.xz")
+    text = "write one archive: raw data, source, results, metadata, checksums"
+    parser = add_command(group, "pack", pack, text, "out/infrabench.tar.xz")
+    parser.add_argument("archive", metavar="ARCHIVE", help="the archive to write (.tar.xz)")
+    text = "executed notebooks NAME-recorded.ipynb go in from here, as make figures leaves them (default: out)"
+    parser.add_argument("--notebooks", default="out", metavar="FOLDER", help=text)
+    text = "make an archive's tables again and compare every byte"
+    parser = add_command(group, "reproduce", reproduce, text, "--results results")
+    text = "the recorded tables (default: results, in an unpacked archive)"
+    parser.add_argument("--results", metavar="FOLDER", help=text)
 
 
 def _add_request(parser: CommandParser, *, left_out: Sequence[str] = (), nargs: str | None = None) -> None:
@@ -245,6 +257,32 @@ def paper(arguments: Namespace) -> Iterator[str]:
             raise DesignError(f"{name} is a second session of {found.name}: a command of its own, with --prefix")
         seen.add(found.name)
         yield from map(str, printed.write(found, Path(arguments.out), Path(arguments.figures), arguments.prefix))
+
+
+def pack(arguments: Namespace) -> Iterator[str]:
+    """Write the archive of this commit and yield where it is, its size, and its SHA-256."""
+    from infrabench.publish import artifact  # pandas and scipy are loaded for this command alone
+
+    executed = Path(arguments.notebooks)
+    done = artifact.write(
+        Path(arguments.archive), root=catalogue.home(), executed=executed if executed.is_dir() else None
+    )
+    size, unpacked = done.path.stat().st_size / 1e6, done.unpacked_bytes / 1e6
+    yield f"{done.path}: {size:.1f} MB, {done.files} files, {unpacked:.1f} MB unpacked"
+    yield f"SHA-256 {done.sha256}"
+
+
+def reproduce(arguments: Namespace) -> Iterator[str]:
+    """Make the tables of the recorded sessions again and compare them with those of the archive; yield how it went."""
+    from infrabench.publish import artifact
+
+    recorded = Path(arguments.results) if arguments.results else catalogue.home() / "results"
+    if not recorded.is_dir():
+        raise InfrabenchError(f"there is no {recorded}: it is in the archive that `infrabench artifact pack` writes")
+    with tempfile.TemporaryDirectory() as again:
+        made = sum(count for _, count in artifact.make_tables(Path(again)))
+        yield from artifact.compare_tables(recorded, Path(again))
+    yield f"{made} tables made again from raw output: every byte is as recorded"
 
 
 def _wanted(arguments: Namespace) -> Design:

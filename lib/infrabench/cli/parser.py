@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from infrabench import registry
-from infrabench.cli import artifact, commands, dataset, hosts, lab, selfcheck, session
+from infrabench.cli import commands, dataset, hosts, lab, selfcheck, session
 from infrabench.cli import campaign as campaigns
 from infrabench.cli.subcommands import CommandHelp, CommandParser, add_commands
 from infrabench.core import DesignError, InfrabenchError, NotRunnable
@@ -97,7 +97,6 @@ def make_parser() -> CommandParser:
         dataset.add_parsers,
         commands.add_notebook_parsers,
         commands.add_publication_parsers,
-        artifact.add_parsers,
         hosts.add_parsers,
         lab.add_parsers,
         selfcheck.add_parsers,
