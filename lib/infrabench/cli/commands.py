@@ -223,7 +223,8 @@ def open_notebooks(arguments: Namespace) -> Iterator[str]:
 
 def report(arguments: Namespace) -> Iterator[str]:
     """Make the report of executed notebooks, with their figures, tables and data, and yield where it is."""
-    from infrabench.publish.report import report as write  # pandas and scipy are loaded for this command alone
+    from infrabench.notebook.start_page import list_studies  # pandas and scipy are loaded for this command alone
+    from infrabench.publish.report import report as write
 
     out = Path(arguments.out)
     notebooks = [Path(each) for each in arguments.notebooks] or sorted(out.glob("*.ipynb"))
@@ -236,10 +237,7 @@ def report(arguments: Namespace) -> Iterator[str]:
         [Path(given)] if given else [out / name, catalogue.home() / name]
         for name, given in (("figures", arguments.figures), ("tables", arguments.tables))
     )
-    expected = [
-        name for name in registry.names("studies") if (catalogue.home() / "notebooks" / f"{name}.ipynb").is_file()
-    ]
-    yield str(write(notebooks, out, figures=figures, tables=tables, expected=expected, raw=arguments.raw))
+    yield str(write(notebooks, out, figures=figures, tables=tables, expected=list_studies(), raw=arguments.raw))
 
 
 def paper(arguments: Namespace) -> Iterator[str]:
@@ -263,10 +261,7 @@ def pack(arguments: Namespace) -> Iterator[str]:
     """Write the archive of this commit and yield where it is, its size, and its SHA-256."""
     from infrabench.publish import artifact  # pandas and scipy are loaded for this command alone
 
-    executed = Path(arguments.notebooks)
-    done = artifact.write(
-        Path(arguments.archive), root=catalogue.home(), executed=executed if executed.is_dir() else None
-    )
+    done = artifact.write(Path(arguments.archive), root=catalogue.home(), executed=Path(arguments.notebooks))
     size, unpacked = done.path.stat().st_size / 1e6, done.unpacked_bytes / 1e6
     yield f"{done.path}: {size:.1f} MB, {done.files} files, {unpacked:.1f} MB unpacked"
     yield f"SHA-256 {done.sha256}"
