@@ -30,6 +30,7 @@ from infrabench.stats.contrasts import contrasts as _contrasts
 MODES = ("load", "run")
 # What a loaded session has to be asked for with.
 COMPARED = ("study", "profile", "runs", "seed", "deployments", "order", "rounds", "set", "aa")
+OPEN = ("order", "rounds", "set")  # of these, those that are asked for
 
 
 def request(study: str, **parameters: Any) -> Design:
@@ -76,15 +77,7 @@ def run_or_load(wanted: Design, *, mode: str, site: str = "lab", session: str | 
             return read_stored(runs.carry_out(wanted, on_progress=show, look=look))
     found = open_session(catalogue.find(wanted.study, session))
     recorded, asked = Request.from_session(found.data), designs.complete(wanted)
-    asked = replace(
-        asked,
-        **{
-            name: getattr(recorded, name)
-            for name in ("order", "rounds", "set")
-            if getattr(wanted.request, name) is None
-        },
-    )
-    for name in COMPARED:
+    for name in (each for each in COMPARED if each not in OPEN or getattr(wanted.request, each) is not None):
         then, now = getattr(recorded, name), getattr(asked, name)
         if then != now:
             raise DesignError(f"{found.folder} has {name} {then!r}, not {now!r}; mode='run' measures that")
@@ -119,11 +112,8 @@ def _narrowed(found: Session, wanted: Design) -> Session:
         named = frame["workload"].str.split(LABEL, regex=False).str[0].isin(workloads)
         return frame[frame["system"].isin(systems) & named].reset_index(drop=True)
 
-    absent = [
-        each
-        for each in found.data.get("not_applicable", [])
-        if each["system"] in systems and each["workload"] in workloads
-    ]
+    every = found.data.get("not_applicable", [])
+    absent = [each for each in every if each["system"] in systems and each["workload"] in workloads]
     data = found.data | {"not_applicable": absent}
     baseline = names.get(wanted.baseline, wanted.baseline)
     if baseline not in ("", data["baseline"]):  # known effects are ratios to the baseline that it was made with
