@@ -12,10 +12,8 @@ if TYPE_CHECKING:
     from infrabench.analysis.export import export
     from infrabench.analysis.results import findings, table, whole
     from infrabench.analysis.session_data import Session, open_session, pool
-    from infrabench.notebook.api import contrasts, probes, request, run_or_load, show_log
+    from infrabench.notebook.api import choose_contrast, contrasts, probes, request, run_or_load, show_log
     from infrabench.notebook.explore import explore
-    from infrabench.notebook.load_knee import load_knee
-    from infrabench.notebook.one_contrast import choose_contrast
     from infrabench.notebook.plan_tables import plan_from_pilot, plan_summary, plan_table, power_summary
     from infrabench.notebook.published_measured import published, published_metrics, published_score
     from infrabench.notebook.sections import (
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
         fold_provenance,
         fold_tests,
         join,
+        load_knee,
         section,
     )
     from infrabench.notebook.session_figures import figure
@@ -47,13 +46,11 @@ MODULES = {
     "analysis.export": "export",
     "analysis.results": "findings table whole",
     "analysis.session_data": "open_session pool Session",
-    "notebook.api": "contrasts probes request run_or_load show_log",
+    "notebook.api": "choose_contrast contrasts probes request run_or_load show_log",
     "notebook.explore": "explore",
-    "notebook.load_knee": "load_knee",
-    "notebook.one_contrast": "choose_contrast",
     "notebook.plan_tables": "plan_from_pilot plan_summary plan_table power_summary",
     "notebook.published_measured": "published published_metrics published_score",
-    "notebook.sections": "answer fold fold_diagnostics fold_plan fold_provenance fold_tests join section",
+    "notebook.sections": "answer fold fold_diagnostics fold_plan fold_provenance fold_tests join load_knee section",
     "notebook.session_figures": "figure",
     "notebook.session_tables": "blocks_table capabilities_table deployments_table paths_table "
     "provenance_table reasons_table results size_table validity_table",

@@ -8,56 +8,40 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infrabench.cli.subcommands import add_command, add_group, add_sessions
+from infrabench.cli.subcommands import Subparsers, add_command, add_group, add_sessions
 from infrabench.core import InfrabenchError
 
 if TYPE_CHECKING:
-    from infrabench.cli.subcommands import Subparsers
     from infrabench.experiment.campaign.engine import How
     from infrabench.experiment.campaign.plan import Plan
 
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the group `campaign`."""
-    group = add_group(
-        subparsers, "campaign", "run studies on several sites, and compare what the sites say",
-        "infrabench campaign plan campaign.yml",
-    )  # fmt: skip
+    text = "run studies on several sites, and compare what the sites say"
+    group = add_group(subparsers, "campaign", text, "plan campaign.yml")
     for name, command, text in (
         ("run", run, "run studies on several sites, or go on with it"),
         ("plan", plan, "ask the sites and print the plan, and start nothing"),
         ("status", status, "say what is there and what is missing, and ask no site"),
     ):
-        parser = add_command(group, name, command, text, f"infrabench campaign {name} campaign.yml")
+        parser = add_command(group, name, command, text, "campaign.yml")
         parser.add_argument("file", metavar="FILE", help="a campaign file (YAML): which studies on which sites")
-        parser.add_argument(
-            "--executor", choices=("local", "slurm", "kubernetes"), default="local",
-            help="where jobs run: processes here (default), jobs of Slurm, or of a cluster of Kubernetes",
-        )  # fmt: skip
+        text = "where jobs run: processes here (default), jobs of Slurm, or of a cluster of Kubernetes"
+        parser.add_argument("--executor", choices=("local", "slurm", "kubernetes"), default="local", help=text)
         if name == "status":
             continue
-        parser.add_argument(
-            "--without",
-            nargs="+",
-            default=[],
-            metavar="SITE",
-            help="go on without these sites, which are lost, or busy",
-        )
-        parser.add_argument(
-            "--at-once", type=int, metavar="N",
-            help="at most N sites steered from here at a time (default: its processors)",
-        )  # fmt: skip
+        text = "go on without these sites, which are lost, or busy"
+        parser.add_argument("--without", nargs="+", default=[], metavar="SITE", help=text)
+        text = "at most N sites steered from here at a time (default: its processors)"
+        parser.add_argument("--at-once", type=int, metavar="N", help=text)
         if name == "run":
-            parser.add_argument(
-                "--engine-profile", metavar="FOLDER", help="a profile of Snakemake, with more options for the executor"
-            )
-    parser = add_command(
-        group, "compare", compare, "say what several sites say together, and where they differ",
-        "infrabench campaign compare data/recorded/racks/campaign.json",
-    )  # fmt: skip
-    add_sessions(
-        parser, "name, folder or archive of a session, one of each site; or the campaign.json of a campaign", nargs="+"
-    )
+            text = "a profile of Snakemake, with more options for the executor"
+            parser.add_argument("--engine-profile", metavar="FOLDER", help=text)
+    text = "say what several sites say together, and where they differ"
+    parser = add_command(group, "compare", compare, text, "data/recorded/racks/campaign.json")
+    text = "name, folder or archive of a session, one of each site; or the campaign.json of a campaign"
+    add_sessions(parser, text, nargs="+")
     parser.add_argument("--labels", nargs="+", metavar="NAME", help="what to call the sites (default: the sessions)")
     parser.add_argument("--out", default="out", metavar="FOLDER", help="tables go below it (default: out)")
 

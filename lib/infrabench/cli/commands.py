@@ -1,19 +1,19 @@
-"""The commands `plan`, `run`, `notebook`, `report` and `paper`: each a function of its arguments that yields lines."""
+"""Plan, run, notebook, report, paper and artifact: each command is a function of its arguments that yields lines."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from infrabench import registry
 from infrabench.cli.session import describe_state
 from infrabench.cli.subcommands import (
-    NAMES,
     CommandParser,
+    Subparsers,
     add_command,
     add_group,
     add_session,
@@ -22,7 +22,7 @@ from infrabench.cli.subcommands import (
     existing_site,
     split,
 )
-from infrabench.core import PROFILES, DesignError, Request, split_version
+from infrabench.core import PROFILES, DesignError, InfrabenchError, Request, split_version
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import runs, session
@@ -30,86 +30,71 @@ from infrabench.experiment.execution.progress import bar, words
 from infrabench.ledger import catalogue
 from infrabench.machines.sites.platforms import find_platforms
 
-if TYPE_CHECKING:
-    from infrabench.cli.subcommands import Subparsers
-
 MIB = 2**20
 
 
 def add_study_parsers(subparsers: Subparsers) -> None:
     """Add `plan` and `run`."""
-    parser = add_command(
-        subparsers, "plan", plan, "print studies, trials of one, or the blocks of a goal",
-        "infrabench plan containers --profile quick --systems native docker",
-    )  # fmt: skip
+    example = "containers --profile quick --systems native docker"
+    parser = add_command(subparsers, "plan", plan, "print studies, trials of one, or the blocks of a goal", example)
     _add_request(parser, left_out=("site", "session", "mixture"), nargs="?")  # a pilot knows its study
     add_session(parser, "--pilot", "say, from the spread in this session, how many blocks and hours each goal needs")
-    parser.add_argument(
-        "--goals", type=float, nargs="+", default=[1.0, 2.0, 5.0], metavar="PERCENT",
-        help="with --pilot: half-widths to plan for (default: 1 2 5)",
-    )  # fmt: skip
+    text = "with --pilot: half-widths to plan for (default: 1 2 5)"
+    parser.add_argument("--goals", type=float, nargs="+", default=[1.0, 2.0, 5.0], metavar="PERCENT", help=text)
     parser.add_argument("--all", action="store_true", help="with --pilot: all metrics, not only the primary ones")
-    parser.add_argument(
-        "--parameters", action="store_true", help="print what --set takes: the parameters of the study's workloads"
-    )
-    parser = add_command(
-        subparsers, "run", run, "run a study on a site, or go on with it",
-        "infrabench run containers --systems native docker --workloads sysbench-cpu --runs 10",
-    )  # fmt: skip
+    text = "print what --set takes: the parameters of the study's workloads"
+    parser.add_argument("--parameters", action="store_true", help=text)
+    example = "containers --systems native docker --workloads sysbench-cpu --runs 10"
+    parser = add_command(subparsers, "run", run, "run a study on a site, or go on with it", example)
     _add_request(parser)
 
 
 def add_notebook_parsers(subparsers: Subparsers) -> None:
     """Add the group `notebook`."""
-    group = add_group(
-        subparsers, "notebook", "execute notebooks, or open JupyterLab on them",
-        "infrabench notebook run notebooks/containers.ipynb out/containers.ipynb",
-    )  # fmt: skip
-    parser = add_command(
-        group, "run", run_notebook, "execute a notebook, its parameters checked first",
-        "infrabench notebook run notebooks/containers.ipynb out/containers.ipynb -p mode run -p profile smoke",
-    )  # fmt: skip
+    example = "notebooks/containers.ipynb out/containers.ipynb"
+    group = add_group(subparsers, "notebook", "execute notebooks, or open JupyterLab on them", f"run {example}")
+    text = "execute a notebook, its parameters checked first"
+    parser = add_command(group, "run", run_notebook, text, f"{example} -p mode run -p profile smoke")
     parser.add_argument("notebook", metavar="NOTEBOOK", help="the notebook, which stays as it is")
     parser.add_argument("out", metavar="OUT", help="where the executed notebook is written")
-    parser.add_argument(
-        "-p", dest="parameters", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"),
-        help="a parameter; VALUE is JSON or text",
-    )  # fmt: skip
+    text, pair = "a parameter; VALUE is JSON or text", ("NAME", "VALUE")
+    parser.add_argument("-p", dest="parameters", nargs=2, action="append", default=[], metavar=pair, help=text)
     parser.add_argument("--cell-timeout", type=int, default=24 * 3600, metavar="SECONDS", help="longest time of a cell")
-    parser = add_command(
-        group, "open", open_notebooks, "open JupyterLab on the notebooks, on this machine alone",
-        "infrabench notebook open --no-browser",
-    )  # fmt: skip
+    text = "open JupyterLab on the notebooks, on this machine alone"
+    parser = add_command(group, "open", open_notebooks, text, "--no-browser")
     parser.add_argument("--port", type=int, metavar="N", help="port on the loopback (default: Jupyter's own choice)")
     parser.add_argument("--no-browser", action="store_true", help="only print the address, with its token")
 
 
 def add_publication_parsers(subparsers: Subparsers) -> None:
-    """Add `report` and `paper`."""
-    parser = add_command(
-        subparsers, "report", report, "make a static site of executed notebooks with their data",
-        "infrabench report out/containers.ipynb --out out",
-    )  # fmt: skip
+    """Add `report`, `paper` and the group `artifact`."""
+    text = "make a static site of executed notebooks with their data"
+    parser = add_command(subparsers, "report", report, text, "out/containers.ipynb --out out")
     parser.add_argument("notebooks", metavar="NOTEBOOK", nargs="*", help="executed notebooks (default: all in --out)")
     parser.add_argument("--out", default="out", metavar="FOLDER", help="the report is its folder report (default: out)")
     for what in ("figures", "tables"):
-        parser.add_argument(
-            f"--{what}", metavar="FOLDER", help=f"saved {what} (default: {what} in --out and in the checkout)"
-        )
+        text = f"saved {what} (default: {what} in --out and in the checkout)"
+        parser.add_argument(f"--{what}", metavar="FOLDER", help=text)
     parser.add_argument("--raw", action="store_true", help="with every raw output of the sessions, however large")
-    parser = add_command(
-        subparsers, "paper", paper, "write numbers, captions and tables of sessions for LaTeX",
-        "infrabench paper lab-quick-debian13-containers --out out/paper",
-    )  # fmt: skip
+    text = "write numbers, captions and tables of sessions for LaTeX"
+    parser = add_command(subparsers, "paper", paper, text, "lab-quick-debian13-containers --out out/paper")
     add_sessions(parser, "name, folder or archive of a session", nargs="+")
     parser.add_argument("--out", default="out/paper", metavar="FOLDER", help="where to write (default: out/paper)")
-    parser.add_argument(
-        "--figures", default="figures", metavar="FOLDER",
-        help="saved figures, whose captions are commands too (default: figures; those of your runs: out/figures)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--prefix", default="", metavar="LETTERS", help="begin every command with these letters instead of the study's"
-    )
+    text = "saved figures, whose captions are commands too (default: figures; those of your runs: out/figures)"
+    parser.add_argument("--figures", default="figures", metavar="FOLDER", help=text)
+    text = "begin every command with these letters instead of the study's"
+    parser.add_argument("--prefix", default="", metavar="LETTERS", help=text)
+    text = "pack everything for evaluators, and reproduce what was packed"
+    group = add_group(subparsers, "artifact", text, "pack out/infrabench.tar.xz")
+    text = "write one archive: raw data, source, results, metadata, checksums"
+    parser = add_command(group, "pack", pack, text, "out/infrabench.tar.xz")
+    parser.add_argument("archive", metavar="ARCHIVE", help="the archive to write (.tar.xz)")
+    text = "executed notebooks NAME-recorded.ipynb go in from here, as make figures leaves them (default: out)"
+    parser.add_argument("--notebooks", default="out", metavar="FOLDER", help=text)
+    text = "make an archive's tables again and compare every byte"
+    parser = add_command(group, "reproduce", reproduce, text, "--results results")
+    text = "the recorded tables (default: results, in an unpacked archive)"
+    parser.add_argument("--results", metavar="FOLDER", help=text)
 
 
 def _add_request(parser: CommandParser, *, left_out: Sequence[str] = (), nargs: str | None = None) -> None:
@@ -126,7 +111,7 @@ def _add_request(parser: CommandParser, *, left_out: Sequence[str] = (), nargs: 
             how |= {"type": kind, "default": "quick" if each.name == "profile" else each.default}
         action = parser.add_argument(each.name if each.name == "study" else f"--{each.name}", **how)
         if each.metadata["of"]:
-            complete(action, NAMES[each.metadata["of"]])
+            complete(action, each.metadata["of"])
 
 
 def plan(arguments: Namespace) -> Iterator[str]:
@@ -238,7 +223,8 @@ def open_notebooks(arguments: Namespace) -> Iterator[str]:
 
 def report(arguments: Namespace) -> Iterator[str]:
     """Make the report of executed notebooks, with their figures, tables and data, and yield where it is."""
-    from infrabench.publish.report import report as write  # pandas and scipy are loaded for this command alone
+    from infrabench.notebook.start_page import list_studies  # pandas and scipy are loaded for this command alone
+    from infrabench.publish.report import report as write
 
     out = Path(arguments.out)
     notebooks = [Path(each) for each in arguments.notebooks] or sorted(out.glob("*.ipynb"))
@@ -251,10 +237,7 @@ def report(arguments: Namespace) -> Iterator[str]:
         [Path(given)] if given else [out / name, catalogue.home() / name]
         for name, given in (("figures", arguments.figures), ("tables", arguments.tables))
     )
-    expected = [
-        name for name in registry.names("studies") if (catalogue.home() / "notebooks" / f"{name}.ipynb").is_file()
-    ]
-    yield str(write(notebooks, out, figures=figures, tables=tables, expected=expected, raw=arguments.raw))
+    yield str(write(notebooks, out, figures=figures, tables=tables, expected=list_studies(), raw=arguments.raw))
 
 
 def paper(arguments: Namespace) -> Iterator[str]:
@@ -272,6 +255,29 @@ def paper(arguments: Namespace) -> Iterator[str]:
             raise DesignError(f"{name} is a second session of {found.name}: a command of its own, with --prefix")
         seen.add(found.name)
         yield from map(str, printed.write(found, Path(arguments.out), Path(arguments.figures), arguments.prefix))
+
+
+def pack(arguments: Namespace) -> Iterator[str]:
+    """Write the archive of this commit and yield where it is, its size, and its SHA-256."""
+    from infrabench.publish import artifact  # pandas and scipy are loaded for this command alone
+
+    done = artifact.write(Path(arguments.archive), root=catalogue.home(), executed=Path(arguments.notebooks))
+    size, unpacked = done.path.stat().st_size / 1e6, done.unpacked_bytes / 1e6
+    yield f"{done.path}: {size:.1f} MB, {done.files} files, {unpacked:.1f} MB unpacked"
+    yield f"SHA-256 {done.sha256}"
+
+
+def reproduce(arguments: Namespace) -> Iterator[str]:
+    """Make the tables of the recorded sessions again and compare them with those of the archive; yield how it went."""
+    from infrabench.publish import artifact
+
+    recorded = Path(arguments.results) if arguments.results else catalogue.home() / "results"
+    if not recorded.is_dir():
+        raise InfrabenchError(f"there is no {recorded}: it is in the archive that `infrabench artifact pack` writes")
+    with tempfile.TemporaryDirectory() as again:
+        made = sum(count for _, count in artifact.make_tables(Path(again)))
+        yield from artifact.compare_tables(recorded, Path(again))
+    yield f"{made} tables made again from raw output: every byte is as recorded"
 
 
 def _wanted(arguments: Namespace) -> Design:

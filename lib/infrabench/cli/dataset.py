@@ -2,48 +2,32 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from infrabench.cli.subcommands import add_command, add_group, add_sessions
+from infrabench.cli.subcommands import Subparsers, add_command, add_group, add_sessions
 from infrabench.core import DesignError, InfrabenchError
 from infrabench.ledger import catalogue
-
-if TYPE_CHECKING:
-    from infrabench.cli.subcommands import Subparsers
-
-RECORDED = ("complete", "partial")  # states of a campaign's session in which there is something to read
 
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the group `dataset`."""
-    group = add_group(
-        subparsers, "dataset", "bring many sessions into one data set, and analyse it",
-        "infrabench dataset build --out out/many",
-    )  # fmt: skip
-    parser = add_command(
-        group, "build", build, "bring many sessions into one data set of parquet",
-        "infrabench dataset build lab-quick-debian13-containers lab-quick-2026-11-aa --out out/many",
-    )  # fmt: skip
+    text = "bring many sessions into one data set, and analyse it"
+    group = add_group(subparsers, "dataset", text, "build --out out/many")
+    example = "lab-quick-debian13-containers lab-quick-2026-11-aa --out out/many"
+    parser = add_command(group, "build", build, "bring many sessions into one data set of parquet", example)
     add_sessions(parser)
     parser.add_argument("--out", required=True, metavar="FOLDER", help="the data set: new, or one to bring up to date")
-    parser.add_argument(
-        "--site", default="", metavar="NAME", help="call their site so (every embedded lab calls itself lab)"
-    )
+    text = "call their site so (every embedded lab calls itself lab)"
+    parser.add_argument("--site", default="", metavar="NAME", help=text)
     parser.add_argument("--campaign", metavar="FILE", help="the sessions of a campaign.json, under its sites' labels")
-    parser = add_command(
-        group, "analyze", analyze, "analyse a data set: every study at every site, in bounded memory",
-        "infrabench dataset analyze out/many",
-    )  # fmt: skip
+    text = "analyse a data set: every study at every site, in bounded memory"
+    parser = add_command(group, "analyze", analyze, text, "out/many")
     parser.add_argument("dataset", metavar="DATASET", help="a data set that `infrabench dataset build` made")
     parser.add_argument("--out", default="out", metavar="FOLDER", help="where tables and answers go (default: out)")
-    parser.add_argument(
-        "--stamped", action="store_true",
-        help="pool the sessions of a site also where their checked provenance differs, and say so beside every answer",
-    )  # fmt: skip
+    text = "pool the sessions of a site also where their checked provenance differs, and say so beside every answer"
+    parser.add_argument("--stamped", action="store_true", help=text)
 
 
 def build(arguments: Namespace) -> Iterator[str]:
@@ -74,21 +58,16 @@ def campaign(file: Path) -> tuple[dict[str, list[str]], list[str]]:
 
     Raises `DesignError` when it is no such file.
     """
-    try:
-        told = json.loads(file.read_text(encoding="utf-8"))
-        rows = [{key: each[key] or "" for key in ("site", "study", "session", "state")} for each in told["sessions"]]
-        why = [str(each.get("reason") or each["state"]) for each in told["sessions"]]
-        if not all(isinstance(value, str) for row in rows for value in row.values()):
-            raise TypeError("site, study, session and state are text")
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise DesignError(f"{file} is no campaign.json: {error}") from error
+    from infrabench.notebook import multisite
+
     by_site: dict[str, list[str]] = {}
     absent = []
-    for row, reason in zip(rows, why, strict=True):
-        if row["state"] in RECORDED:
-            by_site.setdefault(row["site"], []).append(str(catalogue.home() / row["session"]))
-        else:
-            absent.append(f"left out: {row['study']} at {row['site']}, {row['state']}: {reason}")
+    for study, members in multisite.read_campaign(file)[1].items():
+        for each in members:
+            if each.state in multisite.USED:
+                by_site.setdefault(each.site, []).append(str(catalogue.home() / each.session))
+            else:
+                absent.append(f"left out: {study} at {each.site}, {each.state}: {each.reason or each.state}")
     return by_site, absent
 
 

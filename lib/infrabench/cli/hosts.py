@@ -13,20 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infrabench.cli.subcommands import (
-    add_command,
-    add_group,
-    add_systems,
-    add_workloads,
-    agreed,
-    complete,
-    split,
-    study_names,
-)
+from infrabench.cli.subcommands import Subparsers, add_command, add_group, add_names, agreed, complete, split
 from infrabench.core import DesignError, InfrabenchError, SiteError
 
 if TYPE_CHECKING:  # they need Fabric, which other commands do without
-    from infrabench.cli.subcommands import CommandParser, Subparsers
     from infrabench.machines.sites.prepare.plan import HostPlan
     from infrabench.machines.sites.prepare.requirements import SiteNeeds
 
@@ -35,23 +25,12 @@ STDIN = "-"
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the group `hosts`."""
-    group = add_group(
-        subparsers, "hosts", "write inventories of your own hosts, and make the hosts ready",
-        "infrabench hosts prepare hosts.yml --dry-run",
-    )  # fmt: skip
-    _add_inventory(group)
-    _add_prepare(group)
-
-
-def _add_inventory(group: Subparsers) -> None:
-    sources = add_group(
-        group, "inventory", "write inventories from Terraform or a Slurm allocation",
-        "infrabench hosts inventory terraform outputs.json --out sites", dest="source",
-    )  # fmt: skip
-    terraform = add_command(
-        sources, "terraform", inventory, "write inventories from `terraform output -json`",
-        "infrabench hosts inventory terraform outputs.json --out sites",
-    )  # fmt: skip
+    text = "write inventories of your own hosts, and make the hosts ready"
+    group = add_group(subparsers, "hosts", text, "prepare hosts.yml --dry-run")
+    text, example = "write inventories from Terraform or a Slurm allocation", "outputs.json --out sites"
+    sources = add_group(group, "inventory", text, f"terraform {example}", dest="source")
+    text = "write inventories from `terraform output -json`"
+    terraform = add_command(sources, "terraform", inventory, text, example)
     terraform.add_argument("file", metavar="FILE", help="what it printed; - is standard input")
     terraform.add_argument(
         "--output", default="infrabench_hosts", metavar="NAME",
@@ -59,41 +38,28 @@ def _add_inventory(group: Subparsers) -> None:
         "port, site, gateway, name (default: infrabench_hosts)",
     )  # fmt: skip
     terraform.add_argument("--sensitive", action="store_true", help="take it although Terraform calls it sensitive")
-    _add_destination(terraform)
-    slurm = add_command(
-        sources, "slurm", inventory, "write inventories from the allocation that this runs in (sbatch, salloc)",
-        "infrabench hosts inventory slurm --roles server client --out sites",
-    )  # fmt: skip
-    slurm.add_argument(
-        "--roles", nargs="+", metavar="ROLE",
-        help="roles that the nodes take in their order; the next nodes are the next site (default: server client)",
-    )  # fmt: skip
+    text = "write inventories from the allocation that this runs in (sbatch, salloc)"
+    slurm = add_command(sources, "slurm", inventory, text, "--roles server client --out sites")
+    text = "roles that the nodes take in their order; the next nodes are the next site (default: server client)"
+    slurm.add_argument("--roles", nargs="+", metavar="ROLE", help=text)
     slurm.add_argument("--user", help="login on the nodes (default: yours)")
     slurm.add_argument("--sudo", action="store_true", help="that login becomes root by sudo, without a password")
     slurm.add_argument("--key", metavar="FILE", help="private key of that login (default: what SSH finds)")
     slurm.add_argument("--port", type=int, metavar="N", help="port of SSH (default: 22)")
-    _add_destination(slurm)
+    for parser in (terraform, slurm):
+        parser.add_argument("--name", help="name of a site that has none (default: terraform, or slurm-JOB)")
+        parser.add_argument("--site", metavar="NAME", help="only this site")
+        parser.add_argument("--out", metavar="FOLDER", help="write FOLDER/SITE.yml of each site; print none")
+        parser.add_argument("--known-hosts", metavar="FILE", help="file with the hosts' keys (default: SSH's own)")
 
-
-def _add_destination(parser: CommandParser) -> None:
-    parser.add_argument("--name", help="name of a site that has none (default: terraform, or slurm-JOB)")
-    parser.add_argument("--site", metavar="NAME", help="only this site")
-    parser.add_argument("--out", metavar="FOLDER", help="write FOLDER/SITE.yml of each site; print none")
-    parser.add_argument("--known-hosts", metavar="FILE", help="file with the hosts' keys (default: SSH's own)")
-
-
-def _add_prepare(group: Subparsers) -> None:
-    parser = add_command(
-        group, "prepare", prepare, "make hosts of an inventory ready for studies, or say how",
-        "infrabench hosts prepare hosts.yml --study containers --dry-run",
-    )  # fmt: skip
+    text = "make hosts of an inventory ready for studies, or say how"
+    parser = add_command(group, "prepare", prepare, text, "hosts.yml --study containers --dry-run")
     parser.add_argument("inventories", metavar="INVENTORY", nargs="+", help="inventory files (YAML)")
-    study = parser.add_argument(
-        "--study", nargs="+", default=["containers"], metavar="NAME", help="studies to be run (default: containers)"
-    )
-    complete(study, study_names)
-    add_systems(parser, "systems of theirs (default: all)")
-    add_workloads(parser, "workloads of theirs (default: all)")
+    text = "studies to be run (default: containers)"
+    study = parser.add_argument("--study", nargs="+", default=["containers"], metavar="NAME", help=text)
+    complete(study, "studies")
+    add_names(parser, "systems", "systems of theirs (default: all)")
+    add_names(parser, "workloads", "workloads of theirs (default: all)")
     parser.add_argument("--dry-run", action="store_true", help="only print every command, as it would be run")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--update", action="store_true", help="bring apt's lists up to date first, in any case")

@@ -4,49 +4,43 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from infrabench import registry
-from infrabench.cli.subcommands import add_command, add_group
+from infrabench.cli.subcommands import Subparsers, add_command, add_group
 from infrabench.core import DesignError
-
-if TYPE_CHECKING:
-    from infrabench.cli.subcommands import Subparsers
 
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the group `lab`."""
-    group = add_group(subparsers, "lab", "bring the embedded lab up or down, or ask how it is", "infrabench lab status")
-    parser = add_command(
-        group, "up", up, "bring the lab up, or make a cluster or hosts in it that stay",
-        "infrabench lab up --kubernetes flannel",
-    )  # fmt: skip
-    parser.add_argument(
-        "--kubernetes", metavar="CNI", help="a cluster with this CNI (flannel, cilium, bridge) that stays"
-    )
-    parser.add_argument(
-        "--hosts", nargs="+", metavar="NAME", default=[],
-        help="for each name a server and a client as hosts of one's own, with an inventory, that stay",
-    )  # fmt: skip
-    add_command(group, "status", status, "say what there is of the lab, and change nothing", "infrabench lab status")
-    add_command(group, "down", remove, "take the lab down, with what a killed one left", "infrabench lab down")
-    parser = add_command(
-        group, "build", build, "make images and Go tools ahead of time", "infrabench lab build --only guest"
-    )
+    group = add_group(subparsers, "lab", "bring the embedded lab up or down, or ask how it is", "status")
+    text = "bring the lab up, or make a cluster or hosts in it that stay"
+    parser = add_command(group, "up", up, text, "--kubernetes flannel")
+    text = "a cluster with this CNI (flannel, cilium, bridge) that stays"
+    parser.add_argument("--kubernetes", metavar="CNI", help=text)
+    text = "for each name a server and a client as hosts of one's own, with an inventory, that stay"
+    parser.add_argument("--hosts", nargs="+", metavar="NAME", default=[], help=text)
+    add_command(group, "status", status, "say what there is of the lab, and change nothing")
+    add_command(group, "down", remove, "take the lab down, with what a killed one left")
+    parser = add_command(group, "build", build, "make images and Go tools ahead of time", "--only guest")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these images and tools")
-    add_command(group, "trim", trim, "remove what only a next build needs", "infrabench lab trim")
-    add_command(group, "purge", remove, "take the lab down and remove all that it keeps", "infrabench lab purge")
+    add_command(group, "trim", trim, "remove what only a next build needs")
+    add_command(group, "purge", remove, "take the lab down and remove all that it keeps")
 
 
 def up(arguments: Namespace) -> Iterator[str]:
     """Bring the lab up, or make a cluster or hosts that stay, and yield how to use them."""
     from infrabench_platforms import lab as embedded  # its tools are needed by these commands alone
+    from infrabench_platforms.lab import node_groups
 
+    for name in arguments.hosts:
+        node_groups.pair_group(name)  # a name that cannot be is told before anything is made
     if arguments.kubernetes:
         yield from _cluster(arguments.kubernetes)
-    if arguments.hosts:
-        yield from _hosts(arguments.hosts)
+    for name in dict.fromkeys(arguments.hosts):  # those that stand are left as they are
+        begin = time.monotonic()
+        file, made = embedded.keep_hosts(name)
+        yield f"{name}: {f'made in {time.monotonic() - begin:.0f} s' if made else 'stands already'}; inventory: {file}"
     if not arguments.kubernetes and not arguments.hosts:
         embedded.up()
 
@@ -84,19 +78,6 @@ def trim(arguments: Namespace) -> Iterator[str]:
     from infrabench_platforms.lab import go_tools
 
     yield f"{go_tools.forget_caches() / 1e9:.1f} GB removed"
-
-
-def _hosts(names: Sequence[str]) -> Iterator[str]:
-    """Make pairs of hosts that stay, and yield where their inventories are; those that stand are left as they are."""
-    from infrabench_platforms import lab as embedded
-    from infrabench_platforms.lab import node_groups
-
-    for name in names:
-        node_groups.pair_group(name)  # a name that cannot be is told before anything is made
-    for name in dict.fromkeys(names):
-        begin = time.monotonic()
-        file, made = embedded.keep_hosts(name)
-        yield f"{name}: {f'made in {time.monotonic() - begin:.0f} s' if made else 'stands already'}; inventory: {file}"
 
 
 def _cluster(name: str) -> Iterator[str]:

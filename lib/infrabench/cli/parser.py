@@ -10,8 +10,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from infrabench import registry
-from infrabench.cli import artifact, commands, dataset, hosts, lab, selfcheck, session
 from infrabench.cli import campaign as campaigns
+from infrabench.cli import commands, dataset, hosts, lab, selfcheck, session
 from infrabench.cli.subcommands import CommandHelp, CommandParser, add_commands
 from infrabench.core import DesignError, InfrabenchError, NotRunnable
 from infrabench.core.names import terminal_text
@@ -97,14 +97,9 @@ def make_parser() -> CommandParser:
         dataset.add_parsers,
         commands.add_notebook_parsers,
         commands.add_publication_parsers,
-        artifact.add_parsers,
         hosts.add_parsers,
         lab.add_parsers,
         selfcheck.add_parsers,
     ):
         add_parsers(subparsers)
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

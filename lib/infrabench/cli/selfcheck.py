@@ -5,17 +5,16 @@ from __future__ import annotations
 import logging
 from argparse import Namespace
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from infrabench.cli.subcommands import (
+    Subparsers,
     add_command,
     add_group,
+    add_names,
     add_session,
     add_sessions,
-    add_systems,
     complete,
     existing_site,
-    profile_names,
     split,
 )
 from infrabench.core import InfrabenchError, NotRunnable, SiteError
@@ -23,90 +22,53 @@ from infrabench.experiment.execution.progress import bar
 from infrabench.ledger import catalogue
 
 log = logging.getLogger(__name__)
-if TYPE_CHECKING:
-    from infrabench.cli.subcommands import Subparsers
 
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the group `selfcheck`."""
-    group = add_group(
-        subparsers, "selfcheck", "check statistics, claims, fidelity and overhead of this suite",
-        "infrabench selfcheck statistics",
-    )  # fmt: skip
-    _add_statistics(group)
-    _add_claims(group)
-    _add_fidelity(group)
-    _add_overhead(group)
-    _add_peers(group)
-
-
-def _add_statistics(group: Subparsers) -> None:
-    parser = add_command(
-        group, "statistics", statistics, "simulate campaigns of known truth and check the statistics",
-        "infrabench selfcheck statistics --only V5 N1",
-    )  # fmt: skip
-    add_sessions(
-        parser, "A/A sessions, or ones with injected effects: is their known answer found? (default: simulations)"
-    )
+    text = "check statistics, claims, fidelity and overhead of this suite"
+    group = add_group(subparsers, "selfcheck", text, "statistics")
+    text = "simulate campaigns of known truth and check the statistics"
+    parser = add_command(group, "statistics", statistics, text, "--only V5 N1")
+    text = "A/A sessions, or ones with injected effects: is their known answer found? (default: simulations)"
+    add_sessions(parser, text)
     parser.add_argument("--full", action="store_true", help="10 000 to 20 000 replicates of everything, in minutes")
     parser.add_argument("--only", nargs="+", metavar="ID", help="these checks, such as V5 or N1 (default: all)")
     parser.add_argument("--seed", type=int, metavar="N", help="another seed than the fixed one")
 
-
-def _add_claims(group: Subparsers) -> None:
-    parser = add_command(
-        group, "claims", claims, "check every claim of the recorded sessions on this machine",
-        "infrabench selfcheck claims containers --level re-analysis",
-    )  # fmt: skip
-    parser.add_argument(
-        "sources", metavar="SOURCE", nargs="*",
-        help="folders of data/recorded, sessions of them (containers/NAME), or published (default: all)",
-    )  # fmt: skip
+    text = "check every claim of the recorded sessions on this machine"
+    parser = add_command(group, "claims", claims, text, "containers --level re-analysis")
+    text = "folders of data/recorded, sessions of them (containers/NAME), or published (default: all)"
+    parser.add_argument("sources", metavar="SOURCE", nargs="*", help=text)
     parser.add_argument(
         "--level", default="", metavar="LEVEL",
         help="re-analysis (the recorded numbers from raw output again, to the last digit) or re-measurement (what "
         "sessions measured here say); default: both",
     )  # fmt: skip
-    profile = parser.add_argument(
-        "--measure", default="", metavar="PROFILE", help="first measure the same here, at smoke, quick or paper"
-    )
-    complete(profile, profile_names)
+    text = "first measure the same here, at smoke, quick or paper"
+    complete(parser.add_argument("--measure", default="", metavar="PROFILE", help=text), "profiles")
     parser.add_argument("--site", default="auto", help="with --measure: as in run (default: auto)")
     add_session(parser, "--sessions", "ask these sessions (default: all that were measured here)", nargs="+")
     parser.add_argument("--all", action="store_true", help="also list recorded numbers that come out again")
     add_session(parser, "--record", "write down what recorded sessions say now", nargs="+")
     parser.add_argument("--out", default="out/tables/claims", metavar="FOLDER", help="where the table goes")
 
-
-def _add_fidelity(group: Subparsers) -> None:
-    parser = add_command(
-        group, "fidelity", fidelity, "measure trials beside the same tools typed by hand",
-        "infrabench selfcheck fidelity --site local --systems native",
-    )  # fmt: skip
+    text = "measure trials beside the same tools typed by hand"
+    parser = add_command(group, "fidelity", fidelity, text, "--site local --systems native")
     parser.add_argument("--blocks", type=int, default=30, metavar="N", help="blocks, interleaved (default: 30)")
-    parser.add_argument(
-        "--margin", type=float, default=2.0, metavar="PERCENT",
-        help="the two ways agree where the 90 %% interval of their ratio lies within this margin (default: 2)",
-    )  # fmt: skip
+    text = "the two ways agree where the 90 %% interval of their ratio lies within this margin (default: 2)"
+    parser.add_argument("--margin", type=float, default=2.0, metavar="PERCENT", help=text)
     parser.add_argument("--study", default="containers", help="whose tools: containers (default), cnis or storage")
-    add_systems(parser, "systems (default: native docker, flannel cilium, or zfs ceph)")
+    add_names(parser, "systems", "systems (default: native docker, flannel cilium, or zfs ceph)")
     parser.add_argument("--site", default="lab", help="lab (default), local, an inventory file, or a kubeconfig")
     parser.add_argument("--seed", type=int, default=20200315, metavar="N", help="seed of the order (default: 20200315)")
 
-
-def _add_overhead(group: Subparsers) -> None:
-    parser = add_command(
-        group, "overhead", overhead, "measure what the harness itself costs", "infrabench selfcheck overhead"
-    )
+    parser = add_command(group, "overhead", overhead, "measure what the harness itself costs")
     parser.add_argument("--blocks", type=int, default=30, metavar="N", help="blocks, interleaved (default: 30)")
     parser.add_argument("--site", default="local", help="local (default), lab, or an inventory file")
     add_session(parser, "--session", "also say how much of this session's time its tools had")
 
-
-def _add_peers(group: Subparsers) -> None:
-    parser = add_command(
-        group, "peers", peers, "find a small difference beside hyperfine and ReBench", "infrabench selfcheck peers"
-    )
+    parser = add_command(group, "peers", peers, "find a small difference beside hyperfine and ReBench")
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="of every campaign (default: 5)")
     parser.add_argument("--seconds", type=float, default=20.0, metavar="S", help="of each campaign (default: 20)")
     parser.add_argument("--out", default="out/peers", metavar="FOLDER", help="samples (default: out/peers)")

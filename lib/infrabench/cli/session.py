@@ -8,20 +8,9 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from infrabench.analysis.columns import FORMS
-from infrabench.cli.subcommands import (
-    Command,
-    CommandParser,
-    add_command,
-    add_group,
-    add_session,
-    add_sessions,
-    agreed,
-    complete,
-    study_names,
-)
+from infrabench.cli.subcommands import Subparsers, add_command, add_group, add_session, add_sessions, agreed, complete
 from infrabench.core import DesignError, InfrabenchError, LedgerError
 from infrabench.experiment.provenance import comparability, labels
 from infrabench.ledger import archive, catalogue, ledger
@@ -31,59 +20,39 @@ from infrabench.ledger.records import LOOK, SESSION, absences, describe_added, n
 from infrabench.ledger.records import verify as problems
 from infrabench.ledger.session_folder import SessionFolder
 
-if TYPE_CHECKING:
-    from infrabench.cli.subcommands import Subparsers
-
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the group `session`."""
-    group = add_group(
-        subparsers, "session", "list, show, verify, compare, export and pack sessions", "infrabench session list"
-    )
-
-    def add(name: str, command: Command, text: str, words: str) -> CommandParser:
-        return add_command(group, name, command, text, f"infrabench session {name} {words}".rstrip())
-
-    add_sessions(add("list", list_sessions, "say how far sessions are", ""))
-    add_session(
-        add("show", show, "print estimates, and contrasts against the baseline", "lab-quick-debian13-containers")
-    )
-    add_sessions(
-        add("verify", verify, "check every file, and parse the raw output again", "lab-quick-debian13-containers")
-    )
+    group = add_group(subparsers, "session", "list, show, verify, compare, export and pack sessions", "list")
+    example = "lab-quick-debian13-containers"
+    add_sessions(add_command(group, "list", list_sessions, "say how far sessions are"))
+    add_session(add_command(group, "show", show, "print estimates, and contrasts against the baseline", example))
+    add_sessions(add_command(group, "verify", verify, "check every file, and parse the raw output again", example))
     text = "write a session anew with the parsers of this version"
-    parser = add("reparse", reparse, text, "lab-quick-debian13-containers out/reparsed")
+    parser = add_command(group, "reparse", reparse, text, f"{example} out/reparsed")
     add_session(parser)
     parser.add_argument("destination", metavar="FOLDER", help="the new session's folder")
     text = "write a session into one reproducible archive"
-    parser = add("pack", pack, text, "lab-quick-debian13-containers out/lab-quick-debian13-containers.tar.xz")
+    parser = add_command(group, "pack", pack, text, f"{example} out/{example}.tar.xz")
     add_session(parser)
     parser.add_argument("archive", metavar="ARCHIVE", help="the archive to write (.tar.xz)")
     text = "write a session's trials for R, a database or Grafana"
-    parser = add("export", export, text, "lab-quick-debian13-containers --as parquet -o out/rounds.parquet")
+    parser = add_command(group, "export", export, text, f"{example} --as parquet -o out/rounds.parquet")
     add_session(parser)
     parser.add_argument("--as", dest="form", choices=FORMS, default="csv", help="default: csv")
     parser.add_argument("-o", "--out", metavar="FILE", help="the file to write (default: out/export/SESSION.FORM)")
     text = "compare what two sessions say about where and how they were measured"
-    parser = add("diff", diff, text, "lab-quick-debian13-containers lab-quick-2026-11-aa")
+    parser = add_command(group, "diff", diff, text, f"{example} lab-quick-2026-11-aa")
     add_session(parser, "first", metavar="A")
     add_session(parser, "second", "another one", metavar="B")
     parser.add_argument("--all", action="store_true", help="also what may differ, and every package")
     text = "say what changed over the sessions of a study, when, by how much, and what explains it"
-    _add_history(add("history", history, text, "containers --fail-on different"))
-    parser = add("remove", remove, "remove sessions made on this machine", "pilot")
-    add_sessions(parser, "name or folder of a session", nargs="+")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-
-
-def _add_history(parser: CommandParser) -> None:
-    complete(parser.add_argument("study", metavar="STUDY", help="whose sessions"), study_names)
+    parser = add_command(group, "history", history, text, "containers --fail-on different")
+    complete(parser.add_argument("study", metavar="STUDY", help="whose sessions"), "studies")
     add_sessions(parser, "names, folders or archives (default: all of the study that were measured here)")
     parser.add_argument("--metric", nargs="+", default=[], metavar="NAME", help="these metrics (default: the primary)")
-    parser.add_argument(
-        "--view", default="ratio", choices=("ratio", "level"),
-        help="the ratio to the baseline of each session (default), or each system's own level",
-    )  # fmt: skip
+    text = "the ratio to the baseline of each session (default), or each system's own level"
+    parser.add_argument("--view", default="ratio", choices=("ratio", "level"), help=text)
     add_session(parser, "--since", "the first session to look at: what changed before it is accepted", default="")
     parser.add_argument(
         "--fail-on", choices=("different", "any"),
@@ -91,6 +60,9 @@ def _add_history(parser: CommandParser) -> None:
         "it (any: or better)",
     )  # fmt: skip
     parser.add_argument("--out", default="out", metavar="FOLDER", help="where tables and figures go (default: out)")
+    parser = add_command(group, "remove", remove, "remove sessions made on this machine", "pilot")
+    add_sessions(parser, "name or folder of a session", nargs="+")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def list_sessions(arguments: Namespace) -> Iterator[str]:
@@ -228,7 +200,7 @@ def history(arguments: Namespace) -> Iterator[str]:
     """Yield what changed over the sessions of a study; `InfrabenchError` at the end where that is to fail."""
     from infrabench.analysis import history as histories  # pandas and scipy are loaded for this command alone
     from infrabench.analysis import tables
-    from infrabench.notebook.history import write_history
+    from infrabench.notebook.session_figures import write_history
 
     names = arguments.sessions or [str(path) for path in catalogue.local(arguments.study).values()]
     if not names:

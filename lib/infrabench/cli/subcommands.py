@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from infrabench import registry
 from infrabench.core import PROFILES, DesignError, SiteError, unknown_name
 from infrabench.experiment.execution import runs
 from infrabench.ledger import catalogue
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction["CommandParser"]
-
 # A command is a function of the parsed arguments that yields the lines to print.
 Command = Callable[[argparse.Namespace], Iterator[str]]
-Names = Callable[..., Iterable[str]]
+Subparsers = argparse._SubParsersAction  # what commands are added to
 
 SESSION = "name, folder or archive of a session"
 
@@ -47,55 +43,34 @@ def add_commands(parser: CommandParser, dest: str) -> Subparsers:
 
 
 def add_group(subparsers: Subparsers, name: str, text: str, example: str, dest: str = "action") -> Subparsers:
-    """Add a group of commands and return what its commands are added to."""
+    """Add a group of commands and return what its commands are added to; `example` as of `add_command`."""
     return add_commands(_add(subparsers, name, text, example), dest)
 
 
-def add_command(subparsers: Subparsers, name: str, command: Command, text: str, example: str) -> CommandParser:
-    """Add a command and return its parser, which has no arguments yet; `example` is a whole command line."""
+def add_command(subparsers: Subparsers, name: str, command: Command, text: str, example: str = "") -> CommandParser:
+    """Add a command and return its parser, which has no arguments yet; `example`: words that may follow its name."""
     parser = _add(subparsers, name, text, example)
     parser.set_defaults(command=command)
     return parser
 
 
 def _add(subparsers: Subparsers, name: str, text: str, example: str) -> CommandParser:
-    parser = subparsers.add_parser(
-        name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=f"Example:\n  {example}",
-        formatter_class=CommandHelp,
-    )  # fmt: skip
+    about = f"{text[0].upper()}{text[1:]}."
+    parser = subparsers.add_parser(name, help=text, description=about, formatter_class=CommandHelp)
+    parser.epilog = f"Example:\n  {parser.prog} {example}".rstrip()
     parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     return parser
 
 
-# --------------------------------------------------------------------------------------------- completion in a shell
+def complete(action: argparse.Action, kind: str) -> None:
+    """Let a shell complete an argument: sessions, profiles, or plug-ins of a kind. It lists files, and imports none."""
 
+    def names(**_: object) -> Iterable[str]:
+        if kind == "sessions":  # a shell goes on with files where none of them fits
+            return sorted(catalogue.sessions())
+        return PROFILES if kind == "profiles" else registry.names(kind)
 
-def complete(action: argparse.Action, names: Names) -> None:
-    """Let a shell complete the words of an argument from `names`, which lists files and imports no plug-in."""
     action.completer = names  # argcomplete looks for this attribute
-
-
-def plugin_names(kind: str, **_: object) -> Iterable[str]:
-    """Return the names of all plug-ins of a kind."""
-    return registry.names(kind)
-
-
-def session_names(**_: object) -> Iterable[str]:
-    """Return the names of all sessions; a shell goes on with files where none of them fits."""
-    return sorted(catalogue.sessions())
-
-
-def profile_names(**_: object) -> Iterable[str]:
-    """Return the profiles that every study has."""
-    return PROFILES
-
-
-study_names, system_names, workload_names = (
-    partial(plugin_names, kind) for kind in ("studies", "systems", "workloads")
-)
-NAMES: Mapping[str, Names] = {
-    "studies": study_names, "systems": system_names, "workloads": workload_names, "profiles": profile_names,
-}  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------ arguments in common
@@ -103,7 +78,7 @@ NAMES: Mapping[str, Names] = {
 
 def add_session(parser: CommandParser, dest: str = "session", text: str = SESSION, **more: Any) -> None:
     """Add an argument that names a session."""
-    complete(parser.add_argument(dest, metavar=more.pop("metavar", "SESSION"), help=text, **more), session_names)
+    complete(parser.add_argument(dest, metavar=more.pop("metavar", "SESSION"), help=text, **more), "sessions")
 
 
 def add_sessions(parser: CommandParser, text: str = "name, folder or archive (default: all)", nargs: str = "*") -> None:
@@ -111,14 +86,9 @@ def add_sessions(parser: CommandParser, text: str = "name, folder or archive (de
     add_session(parser, "sessions", text, nargs=nargs)
 
 
-def add_systems(parser: CommandParser, text: str) -> None:
-    """Add ``--systems``."""
-    complete(parser.add_argument("--systems", nargs="+", metavar="NAME", help=text), system_names)
-
-
-def add_workloads(parser: CommandParser, text: str) -> None:
-    """Add ``--workloads``."""
-    complete(parser.add_argument("--workloads", nargs="+", metavar="NAME", help=text), workload_names)
+def add_names(parser: CommandParser, kind: str, text: str) -> None:
+    """Add an option that names plug-ins of a kind: ``--systems``, ``--workloads``."""
+    complete(parser.add_argument(f"--{kind}", nargs="+", metavar="NAME", help=text), kind)
 
 
 def split(names: list[str] | None) -> list[str] | None:

@@ -62,15 +62,9 @@ papermill_engines.register(ENGINE, _Engine)
 def execute(notebook: Path, out: Path, parameters: Mapping[str, Any], *, cell_timeout_s: int = CELL_S) -> Path:
     """Execute `notebook` with `parameters` into `out`, which is kept also when a cell fails, and return it.
 
-    Raises
-    ------
-    DesignError
-        The notebook does not exist, or has no such parameter, or its output cannot be written; nothing has been
-        started.
-    NotRunnable
-        The study cannot run on its site at all.
-    InfrabenchError
-        A cell failed: which one, and how; or another run writes to `out`.
+    Raises `DesignError` where the notebook does not exist, has no such parameter, or its output cannot be written
+    (nothing has been started); `NotRunnable` where the study cannot run on its site at all; `InfrabenchError` where a
+    cell failed (which one, and how), or another run writes to `out`.
     """
     if not notebook.is_file():
         raise DesignError(f"there is no notebook {notebook}")

@@ -30,7 +30,7 @@ from infrabench.ledger import catalogue
 from infrabench.ledger.records import awaited, read_session, recorded
 from infrabench.notebook import api
 from infrabench.notebook.sections import join
-from infrabench.notebook.session_figures import rows_of, show_figure
+from infrabench.notebook.session_figures import name_files, rows_of, show_figure
 from infrabench.stats.sites import DIFFERS, OPEN, STANDS_OUT, over_sites, per_site
 from infrabench.stats.table import CELL
 
@@ -83,27 +83,18 @@ def opened(
 ) -> tuple[Across, ...]:  # fmt: skip
     """Return the analysis over sites of every study of a campaign, or of some sessions of one study.
 
-    Parameters
-    ----------
-    campaign
-        A ``campaign.json``, here or from the project's home: ``{"name", "sessions": [{"site", "study", "session",
-        "state", "reason"}]}``, with paths from there, or names, of sessions. Entries with a ``label`` of their own are
-        a study each. It goes before `sessions`.
-    sessions
-        Names, folders or archives of sessions, one a site, called as in `labels` (default: by the sessions' names).
-    out
-        Where figures and tables go, relative to the project's home.
+    `campaign`: a ``campaign.json``, here or from the project's home: ``{"name", "sessions": [{"site", "study",
+    "session", "state", "reason"}]}``, with paths from there, or names, of sessions. Entries with a ``label`` of their
+    own are a study each. It goes before `sessions`: names, folders or archives, one a site, called as in `labels`
+    (default: by the sessions' names). `out`: where figures and tables go, relative to the project's home.
 
-    Raises
-    ------
-    DesignError
-        The file is no campaign, a site is there twice, or the sessions and labels are not equally many.
-    SchemaError, NotComparable
-        Sites were asked for different things: other studies, baselines, parameters, margins.
+    Raises `DesignError` where the file is no campaign, a site is there twice, or sessions and labels are not equally
+    many; `SchemaError` or `NotComparable` where sites were asked for different things (studies, baselines, parameters,
+    margins).
     """
     if campaign:
         path = Path(campaign)
-        name, groups = _campaign(path if path.exists() else catalogue.home() / path)
+        name, groups = read_campaign(path if path.exists() else catalogue.home() / path)
     else:
         given = parse_names(sessions) or ()
         if not given:
@@ -223,8 +214,8 @@ def lines(found: Many) -> Iterator[str]:
             yield shown.text
 
 
-def _campaign(path: Path) -> tuple[str, dict[str, list[Member]]]:
-    """The campaign's name, and its members by study."""
+def read_campaign(path: Path) -> tuple[str, dict[str, list[Member]]]:
+    """Return the name of a campaign, and its members by study; `DesignError` where the file is no ``campaign.json``."""
     try:
         data = json.loads(path.read_bytes())
         name, entries = str(data["name"]), list(data["sessions"])
@@ -298,7 +289,7 @@ def _drawn(part: Across, over: pd.DataFrame, workload: str, metric: str, scenari
     if not rows["ratio"].notna().any():
         return paragraph(f"{workload}, {metric}: no site has a ratio.")
     draw = partial(figures.sites, rows, over, part.between.stamp, systems=list(part.data["systems"]))
-    name = "-".join(filter(None, ("sites", workload, metric, scenario))).replace("=", "-").replace(" ", "-")
+    name = name_files("sites", workload, metric, scenario)
     parameters = {
         "kind": "sites", "workload": workload, "metric": metric, "scenario": scenario, "sites": part.sites,
         "session": [each.session for each in part.members if each.site in part.folders],

@@ -17,13 +17,7 @@ import pandas as pd
 
 from infrabench.analysis.published import derived_metrics
 from infrabench.analysis.published.comparison import NOT_COMPARABLE, agreement, plain, prediction, unmeasured
-from infrabench.analysis.published.printed_numbers import (
-    EXPERIMENTS,
-    join_notes,
-    numbers,
-    printed_span,
-    read_toml,
-)
+from infrabench.analysis.published.printed_numbers import EXPERIMENTS, join_notes, numbers, printed_span, read_toml
 from infrabench.analysis.results import (
     Results,
     Shown,
@@ -165,13 +159,8 @@ def compare_published(found: Results) -> pd.DataFrame:
 
 def _absence(found: Results, row: Any) -> str:
     """Say why there is no value of ours beside a published ratio."""
-    reasons = [
-        each["reason"]
-        for each in found.data.get("not_applicable", [])
-        if each["system"] == row.system
-        and each["workload"] == row.workload
-        and each["scenario"].startswith(row.scenarios)
-    ]
+    cells = (each for each in found.data.get("not_applicable", []) if each["scenario"].startswith(row.scenarios))
+    reasons = [each["reason"] for each in cells if (each["system"], each["workload"]) == (row.system, row.workload)]
     if row.system in found.data["not_run"]:
         reasons = [found.data["not_run"][row.system]]
     elif not reasons and row.workload not in set(found.table["workload"]):

@@ -28,10 +28,10 @@ from infrabench.analysis.tables import columns, notation
 from infrabench.core import InfrabenchError
 from infrabench.notebook import published_audit, published_cells
 from infrabench.notebook.published_cells import LETTERS, compare_published
-from infrabench.notebook.sections import fold, join
+from infrabench.notebook.sections import fold, format_time, join
 from infrabench.notebook.session_figures import figure
 
-PRINTED = "A.overall.percent.{}.000"  # id of an engine's printed score
+SCORE = "A.overall.percent.{}.000"  # id of an engine's printed score
 METRICS = (  # what papers print of a workload, and the metric of ours that it is
     ("memory", "stream", derived_metrics.AVERAGE),
     ("the web server's time per request", "web", derived_metrics.PER_REQUEST),
@@ -90,7 +90,7 @@ def published_metrics(found: Results) -> Shown:
         limits += [_limit_sentence(bound.value, cells) for _, cells in rows.groupby("metric", sort=False)]
         if rows.empty:
             why = absence(found, bound.workload)
-            limits.append(f"{bound.workload}, below {_time(bound.value)}: not measured: {why}.")
+            limits.append(f"{bound.workload}, below {format_time(bound.value)}: not measured: {why}.")
     shown = [
         paragraph("Metrics as the papers define them, each as a ratio with its verdict:"),
         listed(told),
@@ -134,26 +134,21 @@ def statement_sentence(rows: pd.DataFrame) -> str:
 
 def _limit_sentence(bound: float, cells: pd.DataFrame) -> str:
     """Return in how many cells of a metric a bound is kept, and how close the worst of them comes."""
-    what = f"{cells['workload'].iloc[0]}, {notation.metric_title(cells['metric'].iloc[0])} below {_time(bound)}"
+    what = f"{cells['workload'].iloc[0]}, {notation.metric_title(cells['metric'].iloc[0])} below {format_time(bound)}"
     words = ", ".join(f"{word} in {count}" for word, count in cells["verdict"].value_counts().items())
     worst = cells.loc[cells["mean"].fillna(0).idxmax()]
     return (
-        f"{what}: {words} of {len(cells)} cells; the largest mean is {_time(worst['mean'])} ({worst['system']}, "
-        f"{worst['scenario']}), the largest trial {_time(cells['max'].max())}."
+        f"{what}: {words} of {len(cells)} cells; the largest mean is {format_time(worst['mean'])} ({worst['system']}, "
+        f"{worst['scenario']}), the largest trial {format_time(cells['max'].max())}."
     )
-
-
-def _time(value: float) -> str:
-    """Return a time with its unit."""
-    scale = notation.scale([value], "s")
-    return f"{notation.number(value / scale.factor)} {scale.unit}"
 
 
 LIMITS: columns.Columns = {
     **columns.words("workload", "scenario"), "metric": lambda row: notation.metric_title(row.metric),
-    **columns.words("system"), "n": lambda row: str(row.n), "mean": lambda row: _time(row.mean),
-    columns.CI: lambda row: f"{_time(row.mean_low)} to {_time(row.mean_high)}", "max": lambda row: _time(row.max),
-    "limit": lambda row: _time(row.bound), **columns.words("verdict", "note"), "printed in": lambda row: row.where,
+    **columns.words("system"), "n": lambda row: str(row.n), "mean": lambda row: format_time(row.mean),
+    columns.CI: lambda row: f"{format_time(row.mean_low)} to {format_time(row.mean_high)}",
+    "max": lambda row: format_time(row.max), "limit": lambda row: format_time(row.bound),
+    **columns.words("verdict", "note"), "printed in": lambda row: row.where,
 }  # fmt: skip
 
 
@@ -190,7 +185,7 @@ def published_score(found: Results) -> Shown:
         made.setdefault(row.label, {"form": row.label}).update(texts)
     sentences = []
     for system, of in forms.groupby("system", sort=False):
-        printed = numbers().printed(PRINTED.format(plain(str(system))))
+        printed = numbers().printed(SCORE.format(plain(str(system))))
         sentences.append(
             f"{system}: {_score_text(of.loc['corrected'])} % of native (95 % interval, n = {about}); by the papers' "
             f"own arithmetic {_score_text(of.loc['printed'])} %. The papers print {printed} %, which is "

@@ -10,15 +10,32 @@ import html
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+import pandas as pd
+
 from infrabench.analysis import tables
-from infrabench.analysis.results import Results, Shown, alone, chosen, findings, listed, paragraph, table, whole
+from infrabench.analysis.results import (
+    Results,
+    Shown,
+    absent,
+    alone,
+    chosen,
+    findings,
+    kept,
+    listed,
+    paragraph,
+    sentence,
+    table,
+    whole,
+)
 from infrabench.analysis.session_data import Session
 from infrabench.analysis.tables import notation
+from infrabench.analysis.tables.columns import CI, both, words, write
 from infrabench.core import STATES
 from infrabench.experiment.design.design import Design
 from infrabench.notebook import session_tables
 from infrabench.notebook.plan_tables import budget_summary, budget_table, plan_summary, plan_table, power_summary
 from infrabench.notebook.session_figures import figure
+from infrabench.stats import contrasts, estimates, knee
 
 TESTS = {  # kind of table -> the line that it is folded behind
     "results": "Estimates and contrasts in one table, as a paper prints them",
@@ -147,3 +164,48 @@ def fold_diagnostics(
         figure(found, "order", workload, metric, scenario=scenario),
         fold("Diagnostics: dependence, outliers, modes", table(found, "diagnostics", workloads, metrics)),
     )
+
+
+def load_knee(found: Results, workload: str = "web-rate", metric: str = "latency_mean_s") -> Shown:
+    """Return a workload whose rate was swept: its curve, and the rate at which each system's times leave the plateau.
+
+    All systems share one limit, twice what the baseline takes at the lowest rate, so that they are compared at equal
+    latency; the rates of each block are a metric like any other, with intervals, ratios in pairs and verdicts.
+
+    >>> ib.load_knee(results)
+    """
+    if not (found.estimates["workload"] == workload).any():
+        return absent(found, workload)
+    levels = found.estimates.loc[found.estimates["workload"] == workload, "level"].dropna().unique()
+    if len(levels) < 2:
+        return paragraph(f"{workload}: one rate alone has no knee. Take several: its profile load, or --set.")
+    limit_s = knee.find_limit(found.table, workload, metric, found.data["baseline"])
+    rows, lacking = knee.sustain(found.table, workload, metric, limit_s)
+    curve = figure(found, "scaling", workload, metric)
+    blocks = int(found.table.loc[found.table["workload"] == workload, "block"].nunique())
+    where = f"{notation.number(levels.min())} to {notation.number(levels.max())} a second"
+    without = [
+        f"{system}: in {count} of {blocks} blocks the mean time does not cross {format_time(limit_s)} from {where}, so "
+        "it has no rate: take rates that reach further"
+        for system, count in lacking.items()
+    ]
+    if rows.empty:
+        return join(curve, listed(without))
+    ratios = contrasts(rows, found.data["baseline"], found.data["margins"])
+    told = paragraph(
+        f"The rate at which the mean time of a request reaches {format_time(limit_s)}, {knee.TIMES:g} times what "
+        f"{found.data['baseline']} takes at {notation.number(levels.min())} requests a second:"
+    )
+    caption = f"{told.text} means over blocks with 95 % intervals."
+    cells = write(estimates(rows), {
+        **words("system"), "blocks": lambda row: f"{row.n} of {blocks}",
+        "rate, 1/s": lambda row: both(row, "mean")[0], CI: lambda row: both(row, "mean")[1],
+    })  # fmt: skip
+    compared = [sentence(row) for row in ratios.itertuples(index=False)]
+    return join(curve, told, kept(found, pd.DataFrame(cells), f"{workload}-knee", caption), listed(without + compared))
+
+
+def format_time(seconds: float) -> str:
+    """Return a time with the unit that suits it."""
+    scale = notation.scale([seconds], "s")
+    return f"{notation.number(seconds / scale.factor)} {scale.unit}"

@@ -1,4 +1,7 @@
-"""The figures of a session, each chosen by what it is about: data, caption, file name and side-car follow from that."""
+"""The figures of a session, each chosen by what it is about: data, caption, file name and side-car follow from that.
+
+And the figures and the table of a study's history, which are written alone.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ from typing import Any
 import pandas as pd
 from matplotlib.text import Text
 
-from infrabench.analysis import figures
+from infrabench.analysis import figures, tables
 from infrabench.analysis.figures import FIGURES, Drawn, View, theme
+from infrabench.analysis.history import RATIO, History, describe_history
 from infrabench.analysis.results import (
     Results,
     Shown,
@@ -31,6 +35,7 @@ from infrabench.registry import names as plugins
 
 WIDTHS = {"column": figures.COLUMN_MM, "page": figures.PAGE_MM}
 NAMED = ("system", "baseline", "workload", "metric", "scenario", "factor")  # columns of names that may have a label
+CASE = ["workload", "metric", "scenario"]
 FRAMES = ("table", "estimates", "contrasts", "diagnostics", "tiers", "published")
 BEYOND_MM = 0.1  # of the paper: less is a rounding of the layout
 
@@ -130,7 +135,7 @@ def figure(
         drawn, caption = draw()
         return Shown(drawing(figures.screen(drawn, SCREEN_DPI), caption), caption)
     if place is None and not (systems or labels or words):
-        name = "-".join(part for part in (kind, workload, metric, scenario) if part).replace("=", "-").replace(" ", "-")
+        name = name_files(kind, workload, metric, scenario)
         return show_figure(draw, found.folder / "figures" / found.name, name, rows, parameters)
     drawn, caption = draw()
     if (beyond := figures.overhang_mm(drawn)) > BEYOND_MM:
@@ -155,6 +160,11 @@ def show_figure(
     paths = figures.save(drawn, folder, name, data, parameters, caption, other)
     png = next(path for path in paths if path.suffix == ".png")
     return Shown(drawing(png.read_bytes(), caption), caption)
+
+
+def name_files(*parts: str) -> str:
+    """Return the name of a figure's files, made of what it is about; what is empty is left out."""
+    return "-".join(filter(None, parts)).replace("=", "-").replace(" ", "-")
 
 
 def view_of(
@@ -248,3 +258,28 @@ def _labelled(view: View, labels: Mapping[str, str], found: Results) -> View:
         not_run={call(name): why for name, why in view.not_run.items()},
         absent={(call(scenario), call(system)): why for (scenario, system), why in view.absent.items()},
     )  # fmt: skip
+
+
+def write_history(found: History, out: Path) -> list[Path]:
+    """Write the table (Markdown, CSV, LaTeX) and the figures (PDF, SVG, PNG) of a history below `out`.
+
+    >>> write_history(read_history(folders), Path("out"))
+
+    Returns the table's and each figure's first file. A case without any value has no figure.
+    """
+    name = f"history-{found.study}" + ("" if found.view == RATIO else f"-{found.view}")
+    table = tables.history_table(found.series, found.changes)
+    whole = found.series.merge(found.changes.drop(columns=["unit", "better"]), on=["system", *CASE], how="left")
+    caption = " ".join(describe_history(found))
+    paths = tables.save(table, out / "tables" / name, "changes", caption, whole=whole)[:1]
+    for workload, metric, scenario in found.points.dropna(subset="estimate")[CASE].drop_duplicates().to_numpy():
+        page, column = (
+            figures.history(found, workload, metric, scenario, width_mm=width_mm)
+            for width_mm in (figures.PAGE_MM, figures.COLUMN_MM)
+        )
+        called = name_files(workload, metric, scenario)
+        about = {"kind": "history", "workload": workload, "metric": metric, "scenario": scenario,
+                 "view": found.view, "session": list(found.sessions)}  # fmt: skip
+        rows = rows_of(found.points, workload, metric, scenario)
+        paths += figures.save(page.figure, out / "figures" / name, called, rows, about, page.caption, column.figure)[:1]
+    return paths

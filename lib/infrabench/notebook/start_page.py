@@ -9,7 +9,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -50,14 +50,14 @@ SETTINGS = "jupyter"  # in this package: defaults of JupyterLab's settings, whic
 log = logging.getLogger(__name__)
 
 
-def execute_page(home: Path, say: Callable[[str], None] = log.info) -> Path:
+def execute_page(home: Path) -> Path:
     """Return the first page, executed now, as a path below `home`; without its tables where they cannot be made."""
     from infrabench.notebook import headless  # papermill is slow to import
 
     made = home / FOLDER / PAGE
     made.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(home / "notebooks" / PAGE, made)
-    say("Looking at what this machine can run and which sessions there are (some seconds)")
+    log.info("Looking at what this machine can run and which sessions there are (some seconds)")
     try:
         headless.execute(made, made, {}, cell_timeout_s=PAGE_S)
     except InfrabenchError as error:
@@ -78,16 +78,21 @@ def command(home: Path, first: Path, *, port: int | None = None, browser: bool =
     return argv
 
 
-def serve(*, port: int | None = None, browser: bool = True, say: Callable[[str], None] = log.info) -> None:
+def serve(*, port: int | None = None, browser: bool = True) -> None:
     """Become JupyterLab on this checkout; does not return."""
     home = catalogue.home().resolve()
     if not (home / "notebooks" / PAGE).is_file():
         raise InfrabenchError(f"{home} has no notebooks/{PAGE}: go to the checkout, or name it by {catalogue.VARIABLE}")
-    argv = command(home, execute_page(home, say), port=port, browser=browser)
+    argv = command(home, execute_page(home), port=port, browser=browser)
     environment = {name: value for name, value in os.environ.items() if name != HEADLESS}
     environment[catalogue.VARIABLE] = str(home)
     os.chdir(home)
     os.execve(argv[0], argv, environment)
+
+
+def list_studies() -> list[str]:
+    """Return the studies that have a notebook."""
+    return [name for name in registry.names("studies") if _notebook(name).is_file()]
 
 
 def look_around(studies: Sequence[str] | None = None) -> dict[str, dict[str, Outlook]]:
@@ -95,12 +100,9 @@ def look_around(studies: Sequence[str] | None = None) -> dict[str, dict[str, Out
 
     `studies`: their names; None: every study that has a notebook.
     """
-    notebooks = catalogue.home() / "notebooks"
-    if studies is None:
-        studies = [name for name in registry.names("studies") if (notebooks / f"{name}.ipynb").is_file()]
     platforms, made = find_platforms(), dict[str, bool]()
     found = {}
-    for name in studies:
+    for name in list_studies() if studies is None else studies:
         study = registry.study(name)
         usual = _design_profiles(study)
         systems = tuple(dict.fromkeys(system for each in usual.values() for system in each.systems)) or study.systems
@@ -208,8 +210,12 @@ def _design_profiles(study: Study) -> dict[str, Design]:
 
 
 def _link(study: str) -> Link | str:
-    notebook = catalogue.home() / "notebooks" / f"{study}.ipynb"
+    notebook = _notebook(study)
     return Link(study, os.path.relpath(notebook, Path.cwd())) if notebook.is_file() else study
+
+
+def _notebook(study: str) -> Path:
+    return catalogue.home() / "notebooks" / f"{study}.ipynb"
 
 
 def _table(rows: list[dict[str, Any]]) -> Shown:

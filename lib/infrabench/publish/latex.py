@@ -58,20 +58,11 @@ class Number:
 def write(found: Results, folder: Path, figures: Path | None = None, prefix: str = "") -> list[Path]:
     """Write ``numbers-NAME.tex``, ``numbers-NAME.json`` and ``ratios-NAME.tex`` into `folder` and return the paths.
 
-    NAME is the study, or the prefix. The ratios are those of the primary metrics, as wide as a page.
+    NAME is the study, or the prefix. The ratios are those of the primary metrics, as wide as a page. `figures`: folder
+    of saved figures; the caption of each figure of this session is a command as well, for it has numbers in it:
+    ``\\containersForestCaption``. `prefix`: first letters of every command instead of the study's.
 
-    Parameters
-    ----------
-    figures
-        Folder of saved figures. The caption of each figure of this session is a command as well, for it has numbers
-        in it: ``\\containersForestCaption``.
-    prefix
-        First letters of every command instead of the study's.
-
-    Raises
-    ------
-    DesignError
-        As of `numbers`.
+    Raises `DesignError` as `numbers` does.
     """
     name, session = file_name(prefix or found.name), _join_sessions(found)
     made = [*numbers(found, prefix), *_captions(found, figures, prefix)]
@@ -108,15 +99,9 @@ def numbers(found: Results, prefix: str = "") -> list[Number]:
     percent, positive is worse), ``Verdict`` and ``Pairs`` ("30 blocks"); cells give ``Mean``, ``MeanOnly``, ``Median``,
     ``MedianOnly`` and ``Trials``; the session ``Session``, ``Profile``, ``Blocks`` and ``Baseline``.
 
-    Parameters
-    ----------
-    prefix
-        First letters of every name instead of the study's, where a paper has two sessions of one study.
+    `prefix`: first letters of every name instead of the study's, where a paper has two sessions of one study.
 
-    Raises
-    ------
-    DesignError
-        The prefix has other signs than letters, or two numbers come to the same name.
+    Raises `DesignError` where the prefix has other signs than letters, or two numbers come to the same name.
     """
     if prefix and not re.fullmatch("[A-Za-z]+", prefix):
         raise DesignError(f"the prefix {prefix!r} of LaTeX commands may have letters only, such as hostA")

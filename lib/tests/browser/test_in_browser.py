@@ -1,4 +1,4 @@
-"""JupyterLab in a real browser: the first page, every study as recorded, and a run that is stopped and goes on."""
+"""JupyterLab in a real browser: first page, every study as recorded, a run that is stopped and goes on, choices."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.timeout(300)]
 STUDIES = [name for name in ("containers", "cnis", "runtimes", "storage") if (ROOT / "data/recorded" / name).is_dir()]
 FIGURES = 5  # every study has more; the test of its numbers is elsewhere
 LOAD_S = 170.0
+EXPLORED = "notebooks/look.ipynb"
+CHOICE_S = 60.0
 BLOCKS = 24  # a minute: a page of a busy machine is slow, and has to be looked at and stopped before the end
 LIVE = {
     "mode": "run", "profile": "smoke", "runs": BLOCKS, "systems": ["native"], "workloads": ["sysbench-cpu"],
@@ -31,9 +33,21 @@ LIVE = {
 }  # fmt: skip
 
 
+def write_explored(home: Path) -> None:
+    """Write a notebook that has of a study's the parameters, the session, its results, and the cell with controls."""
+    notebook = nbformat.read(home / "notebooks/containers.ipynb", 4)
+    wanted = ("import", "ib.request(", "ib.run_or_load(", "ib.results(", "ib.explore(", "mode = ")
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    notebook.cells = [cell for cell in code if any(each in cell.source for each in wanted)]
+    for cell in notebook.cells:
+        cell.source = cell.source.replace("ib.answer(results)", "")
+    nbformat.write(notebook, home / EXPLORED)
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     home = lab_pages.a_home(tmp_path_factory.mktemp("lab") / "home")
+    write_explored(home)
     with lab_pages.serving(home) as running:
         yield running
 
@@ -93,6 +107,53 @@ def test_every_study_shows_its_recorded_session(server: Server, page_of: NewPage
         assert len(shown) >= FIGURES
         assert all(width > 300 and len(alt) > 40 for alt, width in shown.items()), shown
         page.close()
+
+
+def shows(page: Page, text: str) -> None:
+    """Wait until the caption of the live figure has a text."""
+    page.wait_for_selector(f'.jupyter-widgets figcaption:has-text("{text}")', timeout=1000 * CHOICE_S)
+
+
+def choose(page: Page, control: str, option: str) -> None:
+    page.select_option(f'.widget-dropdown:has-text("{control}") select', label=option)
+
+
+def test_a_reader_chooses_and_the_notebook_keeps_the_last_picture(server: Server, page_of: NewPage) -> None:
+    asked: list[str] = []
+    page = page_of()
+    page.on("request", lambda request: asked.append(request.url))
+    lab_pages.opened(page, server, EXPLORED)
+    lab_pages.run_all(page)
+    shows(page, "sysbench-cpu, threads=1: events in 1/s of every trial, by block")
+    assert page.locator(".jp-OutputArea img:visible").count() == 1  # the one that is saved is not seen twice
+    choose(page, "Workload", "web")
+    shows(page, "web, users=1000: requests in 1/s of every trial, by block")
+    choose(page, "Scenario", "users=2000")
+    page.click('button:has-text("Order of trials")')
+    shows(page, "web, users=2000: requests in 1/s of every trial in executed order")
+    page.click('.widget-checkbox:has-text("lxd") input')
+    shows(page, "n = 30 docker, 30 lxc, 30 native.")
+    page.click('button:has-text("Ratio with interval")')
+    shows(page, "Ratio of means to native over 30 blocks")
+    choose(page, "Study: session", "cnis: lab-quick-2026-11-cnis")
+    shows(page, "Ratio of means to flannel")
+    page.click('button:has-text("Distribution")')
+    shows(page, "iperf3, tcp plain two-nodes: throughput in Gbit/s")
+    assert page.evaluate("document.querySelector('.jupyter-widgets img').naturalWidth") > 1000
+    saved = lab_pages.finished(page, server, EXPLORED, timeout_s=CHOICE_S)
+    assert not lab_pages.errors(saved)
+    controls, picture = saved.cells[-1].outputs
+    assert list(controls.data) == ["application/vnd.jupyter.widget-view+json", "text/plain"]
+    assert picture.data["text/html"].count("data:image/png") == 1
+    assert "iperf3, tcp plain two-nodes: throughput in Gbit/s" in picture.data["text/plain"]
+    assert "widgets" not in saved.metadata  # the state of the controls
+    assert not [url for url in asked if not url.startswith((server.url, "data:", "blob:"))]
+    # The page anew, with the same kernel: the controls are there, and still lead.
+    page.reload()
+    page.wait_for_selector(lab_pages.READY, timeout=90_000)
+    page.click('button:has-text("Values by block")')
+    shows(page, "by block")
+    assert page.locator(".jp-OutputArea img:visible").count() == 1
 
 
 @pytest.mark.timeout(600)  # its own waits, which say what was there, end first

@@ -1,14 +1,19 @@
-"""Text for LaTeX: hostile labels come out as they went in, also from a real TeX, and tables stay tables."""
+"""A real TeX: hostile labels come out as they went in, tables stay tables, and the example paper is typeset."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 from infrabench.analysis.tables.tex import ACCENTED, SIGNS, escaped, tabular
+from tests.support.sidecars import KEPT
 from tests.support.typesetting import tex, typeset
+from tests.unit import test_paper
+from tests.unit.test_paper import EXAMPLE
 from tests.unit.test_tex import ESCAPED
 
+written = test_paper.written  # the fixture of the module beside it in the gate
 HEAD = "\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\usepackage{lmodern,booktabs}\n\\begin{document}\n"
 
 
@@ -33,3 +38,13 @@ def test_a_real_tex_knows_every_sign(tmp_path: Path) -> None:
     source.write_text(f"{HEAD}{body}\n\\end{{document}}\n", encoding="utf-8")
     told = typeset(source, tmp_path / "out")
     assert all(f"{ord(sign)}:" in told for sign in signs)
+
+
+@tex
+def test_the_example_is_typeset(written: Path) -> None:
+    home = written.parents[1]
+    shutil.copytree(EXAMPLE.parent, home / "paper")
+    (home / "figures").symlink_to(KEPT)
+    told = typeset(home / "paper" / "example.tex", home / "out" / "made")
+    assert "Verdicts:" in told
+    assert "??" not in told

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import infrabench as ib
+from infrabench.analysis import results as analysis
 from infrabench.analysis.results import Results, paragraph, table
 from infrabench.analysis.session_data import open_session
 from infrabench.notebook import sections
-from tests.support.analysis_fixtures import results_of, write_session
+from tests.support.analysis_fixtures import NOTHING_MISSING, results_of, write_session
+from tests.unit.stats import test_knee
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +76,31 @@ def test_a_line_is_text_and_never_markup() -> None:
     assert sections.fold("a <b> & c", paragraph("x")).html == (
         "<details><summary>a &lt;b&gt; &amp; c</summary><p>x</p></details>"
     )
+
+
+def swept(found: Results, **most: float) -> Results:
+    """Return the results of a swept rate, whose systems answer so many requests a second."""
+    data = found.data | {"systems": list(most), "not_run": {}, "primary": []}
+    return analysis.results(data, test_knee.table(**most), NOTHING_MISSING, found.folder)
+
+
+def test_a_session_without_the_workload_says_so(found: Results) -> None:
+    assert ib.load_knee(found).text == "web-rate: not run: not part of this session (profile quick)."
+
+
+def test_the_rates_at_one_latency_are_shown_with_ratio_and_verdict(found: Results) -> None:
+    shown = ib.load_knee(swept(found, native=3000.0, docker=2400.0)).text
+    assert re.search(r"reaches 2\.1\d* ms, 2 times what native takes at 250 requests a second", shown)
+    assert "| native | 12 of 12 |" in shown
+    assert "docker: 0.792 times native" in shown
+    assert "higher is better: different" in shown
+    assert (found.folder / "tables/containers/web-rate-knee.csv").is_file()
+    assert (found.folder / "figures/containers/scaling-web-rate-latency_mean_s.pdf").is_file()
+
+
+def test_what_stays_within_the_limit_has_no_knee(found: Results) -> None:
+    shown = ib.load_knee(swept(found, native=3000.0, docker=1e9)).text
+    assert "docker: in 12 of 12 blocks the mean time does not cross" in shown
+    assert "| native | 12 of 12 |" in shown
+    assert "times native" not in shown
+    assert "| native |" not in ib.load_knee(swept(found, native=1e9, docker=1e9)).text

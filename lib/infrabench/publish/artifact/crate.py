@@ -66,14 +66,8 @@ def metadata(
 ) -> bytes:  # fmt: skip
     """Return ``ro-crate-metadata.json``.
 
-    Parameters
-    ----------
-    citation
-        What ``CITATION.cff`` says: title, abstract, authors, version, license, keywords.
-    date
-        ISO 8601; when the commit was made.
-    members
-        Every file of the archive, by name.
+    `citation`: what ``CITATION.cff`` says (title, abstract, authors, version, license, keywords); `date`: when the
+    commit was made, ISO 8601; `members`: every file of the archive, by name.
     """
     crate = ROCrate(gen_preview=False, version=VERSION)
     licence = _add(crate, SPDX + citation["license"], "CreativeWork", name=citation["license"])

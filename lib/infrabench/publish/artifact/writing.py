@@ -60,11 +60,8 @@ def write(path: Path, *, root: Path, executed: Path | None = None) -> PackedArti
     `executed`: the folder of executed notebooks, where some go in. Equal commits, executed notebooks and environments
     give equal bytes: every time in it is the commit's.
 
-    Raises
-    ------
-    DesignError
-        `path` is not called so, or `root` is no git checkout or has changes that nobody committed: the tables would not
-        be those of the commit.
+    Raises `DesignError` where `path` is not called so, or `root` is no git checkout or has changes that nobody
+    committed: the tables would not be those of the commit.
     """
     if not path.name.endswith(catalogue.ARCHIVE):
         raise DesignError(f"an archive is called NAME{catalogue.ARCHIVE}, not {path}")

@@ -1,4 +1,7 @@
-"""Files that lie beside the pages: figures and tables of a notebook, and the data of the sessions that it shows."""
+"""Files that lie beside the pages: figures and tables of a notebook, and the data of the sessions that it shows.
+
+A trial's file is text: what was run, how it ended, the values that the parser found, and below them every output.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,28 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 import pandas as pd
 
-from infrabench.analysis import session_data
+from infrabench.analysis.session_data import Session, open_session
 from infrabench.analysis.spreadsheets import write_csv
-from infrabench.analysis.tables.notation import on_screen
+from infrabench.analysis.tables import notation
 from infrabench.analysis.tidy import write_table
 from infrabench.core import InfrabenchError, LedgerError
 from infrabench.core.names import file_name
 from infrabench.experiment.provenance import labels
 from infrabench.ledger import archive, catalogue
+from infrabench.ledger.checksums import SUMS
 from infrabench.ledger.files import list_files
 from infrabench.ledger.records import RECORD, awaited
+from infrabench.publish.report.answers import make_anchor
 from infrabench.publish.report.executed import Executed, Hide
-from infrabench.publish.report.raw import BlockTable, list_outputs, make_tables, render_trial
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +46,9 @@ PACKED = 20e6  # bytes of a session's raw output up to which it is packed unaske
 PACKED_ALL = 200e6  # the same of all sessions of a report
 CSV_ROWS = 100_000  # of all sessions of a report, up to which they are there as CSV too: ten times as large as parquet
 SLACK = 2  # seconds by which clocks of a file system and of a kernel may differ
+MONITOR = "monitor-"  # begins the name of what was sampled beside a trial
+LONGEST = 100_000  # bytes of one output that are shown
+RULE = "=" * 78
 
 
 @dataclass(frozen=True)
@@ -90,6 +98,24 @@ class Figure:
     def closer(self) -> str:
         """The address of the file for a closer look: lines where there are any, else the picture."""
         return next((link.href for link in self.links if link.title == TITLES[".svg"]), self.src)
+
+
+class TrialValue(NamedTuple):
+    """A trial in a table: its value as text, or its state; its id; the address of its raw output, empty without."""
+
+    text: str
+    trial: str
+    href: str
+
+
+@dataclass(frozen=True)
+class BlockTable:
+    """The values of one metric of one case: a row for each block, a list of trials for each system."""
+
+    anchor: str
+    title: str
+    systems: tuple[str, ...]
+    rows: tuple[tuple[int, tuple[tuple[TrialValue, ...], ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -185,7 +211,7 @@ class Shelf:
         try:
             folder = catalogue.find(None, session)
             log.info("data of %s", session)
-            opened = session_data.open_session(folder)
+            opened = open_session(folder)
             links = self._numbers(session, opened)
             archived, note = self._archive(session, folder, known.get(session, folder))
             blocks = tuple(make_tables(opened, self._keep_trials(session, folder)))
@@ -193,7 +219,7 @@ class Shelf:
         except InfrabenchError as error:
             return Data(session, (), self._hide(f"cannot be read: {error}"))
 
-    def _numbers(self, session: str, opened: session_data.Session) -> list[FileLink]:
+    def _numbers(self, session: str, opened: Session) -> list[FileLink]:
         table, folder = opened.table, opened.folder
         self._rows += len(table)
         kinds = (".csv", ".parquet") if self._rows <= CSV_ROWS else (".parquet",)
@@ -256,7 +282,7 @@ def _width(car: Path) -> int:
     """Return how wide a figure is shown, from its side-car: somewhat larger than in print; 0 without one."""
     try:
         told = json.loads(car.read_text(encoding="utf-8"))
-        return on_screen(told["size_mm"][0])
+        return notation.on_screen(told["size_mm"][0])
     except (OSError, ValueError, LookupError, TypeError):  # some other picture of that content
         return 0
 
@@ -267,3 +293,63 @@ def _written_by(executed: Executed, path: Path) -> bool:
         return True
     when = path.stat().st_mtime
     return executed.began - SLACK <= when and (executed.ended is None or when <= executed.ended + SLACK)
+
+
+def list_outputs(trial: Path) -> list[Path]:
+    """Return the files in a trial's folder that a tool wrote."""
+    return [
+        path
+        for path in sorted(trial.iterdir())
+        if path.name not in (SUMS, RECORD) and not path.name.startswith(MONITOR)
+    ]
+
+
+def make_tables(session: Session, outputs: Mapping[str, str]) -> Iterator[BlockTable]:
+    """Yield the values of every case by block: of its primary metrics, or of its first one where none is primary.
+
+    `outputs`: the address of a trial's raw output, by its id, of those that are here.
+    """
+    primary = {tuple(each) for each in session.data["primary"]}
+    for (workload, scenario), case in session.table.groupby(["workload", "scenario"], sort=False, observed=True):
+        metrics = list(dict.fromkeys(case["metric"].dropna()))
+        chosen = [name for name in metrics if (workload, name) in primary] or metrics[:1]
+        words = f"{workload}{'' if scenario == 'default' else f', {scenario}'}"
+        for metric in chosen or [""]:
+            of_metric = case[case["metric"] == metric]
+            # a trial without a value has no metric, but a state
+            rows = pd.concat([of_metric, case[~case["trial"].isin(of_metric["trial"])].drop_duplicates("trial")])
+            scale = notation.scale(of_metric["value"], str(of_metric["unit"].iloc[0]) if len(of_metric) else "")
+            cells: dict[int, dict[str, list[TrialValue]]] = {}
+            for row in rows.sort_values(["block", "attempt"], kind="stable").itertuples(index=False):
+                has_value = row.metric == metric and not pd.isna(row.value)
+                text = notation.number(row.value / scale.factor) if has_value else row.state
+                value = TrialValue(text, row.trial, outputs.get(row.trial, ""))
+                cells.setdefault(int(row.block), {}).setdefault(row.system, []).append(value)
+            shown = [name for name in session.data["systems"] if any(name in block for block in cells.values())]
+            yield BlockTable(
+                make_anchor(str(workload), str(scenario)),
+                f"{words}: {notation.metric_title(metric)}{scale.label}" if metric else words, tuple(shown),
+                tuple((block, tuple(tuple(of.get(name, ())) for name in shown)) for block, of in sorted(cells.items())),
+            )  # fmt: skip
+
+
+def render_trial(session: str, trial: Path) -> str:
+    """Return a trial as text: what was run, how it ended, its measurements, and what the tool wrote."""
+    record = json.loads((trial / RECORD).read_text(encoding="utf-8"))
+    of = record["trial"]
+    lines = [
+        f"Trial {of['id']} of session {session}",
+        f"{of['system']}, {of['workload']}, {of['scenario']}; block {of['block']}, position {of['position']}",
+        f"{record['state']}{': ' + record['reason'] if record['reason'] else ''}; started {record['started_utc']}",
+        "",
+        *(f"{each['metric']} = {each['value']!r} {each['unit']}" for each in record["measurements"]),
+    ]
+    for step in record.get("steps", []):
+        end = "timed out" if step["timed_out"] else f"status {step['status']}, {step['duration_s']:.3f} s"
+        lines += [RULE, f"step {step['name']}, {step['phase']}, at {step['role']}: {end}"]
+        lines.append(" ".join(map(json.dumps, step["argv"])))
+    for path in list_outputs(trial):
+        data = path.read_bytes()
+        more = f", the first {LONGEST} of them" if len(data) > LONGEST else ""
+        lines += [RULE, f"{path.name}: {len(data)} bytes{more}", data[:LONGEST].decode("utf-8", "replace")]
+    return "\n".join(lines) + "\n"

@@ -73,23 +73,13 @@ def report(
 ) -> Path:  # fmt: skip
     """Write the report into the folder ``report`` of `out_dir`, in place of an earlier one; return its ``index.html``.
 
-    Parameters
-    ----------
-    notebooks
-        Executed notebooks, whole or not; each becomes a page about it and a page with all of it. One that was never
-        executed or cannot be read is named with that.
-    figures, tables
-        Folders as written by `figures.save` and `tables.save`: files of the figures and tables
-        that these notebooks show are copied from there.
-    expected
-        Studies that a whole report would have; those that no notebook is of are named.
-    raw
-        Pack every raw output of the sessions, however large.
+    `notebooks`: executed ones, whole or not; each becomes a page about it and a page with all of it. One that was never
+    executed or cannot be read is named with that. `figures`, `tables`: folders as written by `figures.save` and
+    `tables.save`, from which the files of the figures and tables that these notebooks show are copied. `expected`:
+    studies that a whole report would have; those that no notebook is of are named. `raw`: pack every raw output of the
+    sessions, however large.
 
-    Raises
-    ------
-    InfrabenchError
-        The folder holds something else than a report.
+    Raises `InfrabenchError` where the folder holds something else than a report.
     """
     out = Path(out_dir)
     out.mkdir(parents=True, exist_ok=True)

@@ -7,12 +7,15 @@ import os
 import shutil
 import subprocess
 import tarfile
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+import jsonschema
 import pytest
+import yaml
 
 from infrabench.core import DesignError, InfrabenchError, LedgerError
 from infrabench.ledger import catalogue
@@ -245,3 +248,11 @@ def test_what_binder_reads_is_the_lock_and_a_python_of_ours() -> None:
     assert crate.FILES.keys() - {"REPRODUCE.md", "LICENCES.md"} <= set(git(ROOT, "ls-files").splitlines()) | {
         path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*")
     }
+
+
+def test_the_citation_is_what_its_format_asks_for_with_the_packages_version_and_licence() -> None:
+    schema = json.loads((Path(__file__).parent / "citation-1.2.0.schema.json").read_text())
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    jsonschema.validate(citation, schema)
+    project = tomllib.loads((ROOT / "lib/pyproject.toml").read_text())["project"]
+    assert (citation["version"], citation["license"]) == (project["version"], project["license"])

@@ -156,7 +156,7 @@ def test_a_campaign_names_its_sessions_and_their_sites(home: Path, capsys: pytes
     for text in ("[]", "{", '{"sessions": [{}]}', '{"sessions": [3]}', '{"sessions": 3}'):
         file.write_text(text)
         status, _, err = call(capsys, "dataset", "build", "--campaign", str(file), "--out", str(home / "d"))
-        assert (status, "is no campaign.json" in err) == (2, True)
+        assert (status, "is not a campaign.json" in err) == (2, True)
 
 
 def test_one_site_that_is_damaged_does_not_stop_the_others(home: Path, capsys: pytest.CaptureFixture) -> None:

@@ -12,8 +12,7 @@ import pytest
 from infrabench.notebook import session_tables
 from infrabench.publish.report import answers, pages
 from infrabench.publish.report.executed import Executed
-from infrabench.publish.report.files import Data
-from infrabench.publish.report.raw import BlockTable, TrialValue
+from infrabench.publish.report.files import BlockTable, Data, TrialValue
 from tests.support.report_fixtures import session, told
 
 ROW = {
