@@ -18,35 +18,10 @@ LONGEST = 1 << 20  # bytes that a blown-up output may have
 NUMBER = re.compile(rb"[0-9]+(?:\.[0-9]+)?")
 # What a tool might say instead of a number, or a fault make of it.
 WORDS = (
-    b"nan",
-    b"-nan",
-    b"inf",
-    b"-1",
-    b"-0",
-    b"0",
-    b"0.0",
-    b"",
-    b"1e999",
-    b"1e308",
-    b"1e-320",
-    b"9" * 25,
-    b"9" * 400,
-    b"9" * 5000,
-    b"0x10",
-    b"1_000",
-    b"1,000",
-    b"+1",
-    b" 1",
-    b"1 ",
-    "\u0661".encode(),
-    b"null",
-    b"true",
-    b"[]",
-    b"{}",
-    b'"1"',
-    b"--",
-    b"\xff",
-)
+    b"nan", b"-nan", b"inf", b"-1", b"-0", b"0", b"0.0", b"", b"1e999", b"1e308", b"1e-320", b"9" * 25, b"9" * 400,
+    b"9" * 5000, b"0x10", b"1_000", b"1,000", b"+1", b" 1", b"1 ", "\u0661".encode(), b"null", b"true", b"[]", b"{}",
+    b'"1"', b"--", b"\xff",
+)  # fmt: skip
 
 
 def cut(data: bytes, rng: random.Random) -> bytes:
@@ -252,11 +227,7 @@ def inflated(data: bytes, rng: random.Random) -> tuple[str, bytes]:
         f"a run of {sign!r} in line {at}": [*lines[:at], line[:cut] + run + line[cut:], *lines[at + 1 :]],
         f"a run of {sign!r} before line {at}": [*lines[:at], run, *lines[at:]],
         f"line {at} again and again": [*lines[:at], line * (INFLATED // len(line)), *lines[at:]],
-        f"the beginning of line {at} again and again": [
-            *lines[:at],
-            line[:cut] * (INFLATED // max(cut, 1)),
-            *lines[at:],
-        ],
+        f"the beginning of line {at} again and again": [*lines[:at], line[:cut] * (INFLATED // max(cut, 1)), *lines[at:]],
     }
     kind = rng.choice(sorted(kinds))
     return kind, b"".join(kinds[kind])

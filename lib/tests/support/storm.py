@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 LONG = os.environ.get("INFRABENCH_TORTURE") == "long"
 SEED = int(os.environ.get("INFRABENCH_TORTURE_SEED", "20261122"))
+Note = Callable[[str, int, str], None]  # what adds a row to the table of the storm: part, count, what was found
 
 
 def size(short: int, long: int) -> int:

@@ -4,7 +4,6 @@ import json
 import logging
 import socket
 from dataclasses import replace
-from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,6 +35,7 @@ from infrabench.notebook import api, session_tables
 from tests.support.fakes import PLUGINS, DyingHost, fake_site
 from tests.support.fakes import interrupt_session as interrupt
 from tests.support.fakes import run_session as run
+from tests.support.stored_sessions import reseal
 
 
 @pytest.fixture(autouse=True)
@@ -387,13 +387,6 @@ def test_a_host_that_changed_is_not_measured_on(tmp_path, study):
     path = tmp_path / "s/provenance/here.json"
     facts = json.loads(path.read_text())
     facts["kernel"]["release"] = "1.2.3"
-    rewrite(tmp_path / "s", "provenance/here.json", json.dumps(facts).encode())
+    reseal(tmp_path / "s", "provenance/here.json", json.dumps(facts).encode())
     with pytest.raises(LedgerError, match=r"here has changed .*kernel release: '1.2.3' then"):
         run(study, tmp_path / "s")
-
-
-def rewrite(folder: Path, name: str, data: bytes) -> None:
-    old = sha256((folder / name).read_bytes()).hexdigest()
-    (folder / name).write_bytes(data)
-    sums = (folder / "SHA256SUMS").read_text().replace(old, sha256(data).hexdigest())
-    (folder / "SHA256SUMS").write_text(sums)

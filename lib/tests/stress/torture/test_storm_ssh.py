@@ -24,7 +24,7 @@ from infrabench.machines.hosts import child_process
 from infrabench.machines.hosts import host as hosts
 from infrabench.machines.hosts.host import SSHHost
 from tests.support.fakes import fake_site
-from tests.support.storm import SEED, size
+from tests.support.storm import SEED, Note, size
 
 PROGRAM = Path(__file__).with_name("farhost.py")
 
@@ -203,10 +203,10 @@ def test_the_host_stalls_while_it_is_told_much(far: Far) -> None:
 
 
 def test_a_session_on_a_host_that_is_lost_goes_on_when_it_is_back(
-    far: Far, monkeypatch: pytest.MonkeyPatch, record_property
+    far: Far, monkeypatch: pytest.MonkeyPatch, note: Note
 ) -> None:
     monkeypatch.setenv(registry.VARIABLE, str(Path(__file__).parent / "plugins"))
-    began, rng, folder = time.monotonic(), random.Random(SEED), far.home / "runs/session"
+    rng, folder = random.Random(SEED), far.home / "runs/session"
     losses, before, aborted = size(2, 12), dict[str, bytes](), 0
 
     def run(after: float | None) -> None:
@@ -250,12 +250,5 @@ def test_a_session_on_a_host_that_is_lost_goes_on_when_it_is_back(
     assert {each.state for each in found} <= {"ok", "aborted", "timeout"}
     assert lost
     assert aborted <= lost
-    record_property(
-        "storm",
-        {
-            "part": "ssh host lost",
-            "count": lost,
-            "seconds": time.monotonic() - began,
-            "told": f"{len(found)} of {len(plan)} trials recorded once, {aborted} of them aborted with their host",
-        },
-    )
+    told = f"{len(found)} of {len(plan)} trials recorded once, {aborted} of them aborted with their host"
+    note("ssh host lost", lost, told)
