@@ -49,8 +49,7 @@ def study():
 
 
 def states(folder):
-    found = [records.read_trial(folder, name) for name in records.recorded(folder)]
-    return {(record.trial.system, record.trial.scenario): record for record in found}
+    return {(each.trial.system, each.trial.scenario): each for each in records.read_trials(folder)}
 
 
 def test_a_session_records_every_planned_trial_once_and_its_table_is_read(tmp_path, study):
@@ -277,9 +276,7 @@ def test_a_lost_host_ends_the_session_and_its_trial_is_aborted_for_good(tmp_path
     lethal = replace(study, profiles={"tiny": Profile(1, cases)})
     with pytest.raises(SiteError, match=r"connection lost.*run it again"):
         run(lethal, tmp_path / "s", fake_site(DyingHost("cannot open device")))
-    aborted = [records.read_trial(tmp_path / "s", name) for name in records.recorded(tmp_path / "s")]
-    assert [record.state for record in aborted].count("aborted") == 1
-    bad = next(record for record in aborted if record.state == "aborted")
+    (bad,) = [each for each in records.read_trials(tmp_path / "s") if each.state == "aborted"]
     assert "connection lost" in bad.reason
     assert bad.conditions["cleanup_failed"] == ["tidy"]
     run(lethal, tmp_path / "s", fake_site(DyingHost("no such word")))

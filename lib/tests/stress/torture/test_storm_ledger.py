@@ -391,7 +391,7 @@ def test_an_interruption_whose_length_the_clock_cannot_tell_spoils_its_block(
     with monkeypatch.context() as patch:
         patch.setattr(blocks, "datetime", Later)
         run(folder)
-    said = records.discarded(folder)
+    said = SessionFolder(folder).discarded
     assert len(said) == discards
     if gone_s < -1:
         assert "set back by 7200 s" in said[0]

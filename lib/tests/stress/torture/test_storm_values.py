@@ -40,8 +40,8 @@ def hostile(canary: str) -> list[Any]:
         f"' ; touch {canary} '", f'" ; touch {canary} "', f"\n touch {canary}\n", f"-oProxyCommand=touch {canary}",
         f"--eval=touch {canary}", "../../../../tmp/storm", "/etc/passwd", "..", ".", "~root", "a\nb", "a\x00b",
         "\x1b[2J", "\ud800", "", " ", "%n%s%x", "{0.__class__}", "${HOME}", "\u202egnp", "x" * 300, LONG_TEXT, -1, 0,
-        2**63, 10**400, -(10**400), 1.5, math.nan, math.inf, -math.inf, 1e308, True, None, [], [[]], ["native", "native"],
-        {}, {"a": 1}, [None], [LONG_TEXT], b"bytes", object(),
+        2**63, 10**400, -(10**400), 1.5, math.nan, math.inf, -math.inf, 1e308, True, None, [], [[]],
+        ["native", "native"], {}, {"a": 1}, [None], [LONG_TEXT], b"bytes", object(),
     ]  # fmt: skip
 
 
