@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,17 @@ def size(short: int, long: int) -> int:
 
 # For tests of the lab that wait for minutes, each beside a shorter one of the same kind.
 in_long_form = pytest.mark.skipif(not LONG, reason="not run: it takes minutes; INFRABENCH_TORTURE=long runs it")
+
+
+def marked_processes(variable: str, mark: str) -> dict[int, str]:
+    """Return the living processes that have this value of a variable in their environment: id -> command."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+            if f"{variable}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0") and state not in "ZX":
+                found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+    return found
 
 
 class Memory:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import paramiko
 import pytest
 
 from infrabench import registry
@@ -23,36 +24,27 @@ from infrabench.ledger import records
 from infrabench.machines.hosts import child_process
 from infrabench.machines.hosts import host as hosts
 from infrabench.machines.hosts.host import SSHHost
+from tests.stress.torture import farhost
 from tests.support.fakes import fake_site
 from tests.support.storm import SEED, Note, size
-
-PROGRAM = Path(__file__).with_name("farhost.py")
-
 
 class Far:
     """The far host: its files, its process, and new connections to it."""
 
     def __init__(self, home: Path) -> None:
         self.home, self.port, self.process = home, 0, None
-        for name in ("host_key", "key", "other_key"):
-            argv = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(home / name))
-            subprocess.run(argv, check=True, timeout=20)
+        self.other = paramiko.ECDSAKey.generate()
+        self.other.write_private_key_file(str(home / "other"))
         self.start()
 
     def start(self) -> None:
-        argv = (sys.executable, str(PROGRAM), str(self.home), str(self.port))
+        argv = (sys.executable, "-m", farhost.__name__, str(self.home), str(self.port))
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.port = int(self.process.stdout.readline())
-        self.known("host_key")
 
-    def known(self, key: str) -> None:
-        public = (self.home / f"{key}.pub").read_text().split()[:2]
-        (self.home / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {' '.join(public)}\n")
-
-    def host(self, key: str = "key", port: int | None = None) -> SSHHost:
-        return SSHHost(
-            "far", "127.0.0.1", port=port or self.port, key=self.home / key, known_hosts=self.home / "known_hosts"
-        )
+    def host(self, key: str = "id", port: int | None = None) -> SSHHost:
+        files = {"key": self.home / key, "known_hosts": self.home / "known_hosts"}
+        return SSHHost("far", "127.0.0.1", user="someone", port=port or self.port, **files)
 
     def signal(self, number: int) -> None:
         os.kill(self.process.pid, number)
@@ -144,7 +136,8 @@ def test_somebody_listens_and_is_no_ssh(far: Far, words: bytes) -> None:
 
 
 def test_the_host_key_changed(far: Far) -> None:
-    far.known("other_key")
+    known = f"[127.0.0.1]:{far.port} {far.other.get_name()} {far.other.get_base64()}\n"
+    (far.home / "known_hosts").write_text(known)
     assert "host key changed" in said(lambda: far.host().run(("true",), timeout_s=5))
 
 
@@ -169,7 +162,7 @@ def test_the_key_is_none(far: Far, text: bytes) -> None:
 
 
 def test_the_login_is_refused(far: Far) -> None:
-    assert "login refused" in said(lambda: far.host("other_key").run(("true",), timeout_s=5))
+    assert "login refused" in said(lambda: far.host("other").run(("true",), timeout_s=5))
 
 
 def test_the_host_dies_in_a_command(far: Far) -> None:
