@@ -5,7 +5,6 @@ import logging
 import socket
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest

@@ -20,7 +20,6 @@ import time
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import numpy as np
