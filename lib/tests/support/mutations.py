@@ -227,7 +227,11 @@ def inflated(data: bytes, rng: random.Random) -> tuple[str, bytes]:
         f"a run of {sign!r} in line {at}": [*lines[:at], line[:cut] + run + line[cut:], *lines[at + 1 :]],
         f"a run of {sign!r} before line {at}": [*lines[:at], run, *lines[at:]],
         f"line {at} again and again": [*lines[:at], line * (INFLATED // len(line)), *lines[at:]],
-        f"the beginning of line {at} again and again": [*lines[:at], line[:cut] * (INFLATED // max(cut, 1)), *lines[at:]],
+        f"the beginning of line {at} again and again": [
+            *lines[:at],
+            line[:cut] * (INFLATED // max(cut, 1)),
+            *lines[at:],
+        ],
     }
     kind = rng.choice(sorted(kinds))
     return kind, b"".join(kinds[kind])

@@ -30,7 +30,9 @@ def marked_processes(variable: str, mark: str) -> dict[int, str]:
         with suppress(OSError):
             state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
             if f"{variable}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0") and state not in "ZX":
-                found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found[int(folder.name)] = (
+                    (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                )
     return found
 
 

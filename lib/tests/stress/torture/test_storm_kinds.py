@@ -71,9 +71,7 @@ def test_no_edit_of_what_makes_values_goes_on_with_a_session(begun: Path, note: 
     note("edits of code", number + 1, "each was refused")
 
 
-def test_nothing_of_a_folder_that_is_not_ours_goes(
-    state: Path, monkeypatch: pytest.MonkeyPatch, note: Note
-) -> None:
+def test_nothing_of_a_folder_that_is_not_ours_goes(state: Path, monkeypatch: pytest.MonkeyPatch, note: Note) -> None:
     """2. Whatever it holds, names of ours too, and whatever a marker of somebody else's says."""
     monkeypatch.setattr(lab, "require", lambda: None)
     rng = random.Random(SEED)

@@ -28,6 +28,7 @@ from tests.stress.torture import farhost
 from tests.support.fakes import fake_site
 from tests.support.storm import SEED, Note, size
 
+
 class Far:
     """The far host: its files, its process, and new connections to it."""
 

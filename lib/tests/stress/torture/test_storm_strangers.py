@@ -175,9 +175,7 @@ def spoil_field(folder: Path, rng: random.Random) -> str:
     return f"{name} {place} = {str(value)[:40]!a}"
 
 
-def test_a_hostile_field_is_refused_or_stays_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, note: Note
-) -> None:
+def test_a_hostile_field_is_refused_or_stays_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, note: Note) -> None:
     """No field ends the lists of sessions, leads to a path outside, or to an exception of Python's."""
     monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
     home = tmp_path / "data/runs/containers"
