@@ -45,9 +45,9 @@ def find(study: str | None, name: str | None) -> Path:
     An archive is unpacked below ``data/runs/.recorded`` and checked. Raises `DesignError` for a name that no session
     has, or that several have (of two studies, say): those are told apart by their paths.
     """
-    if name and _is_file(Path(name) / SESSION):
+    if name and os.path.isfile(Path(name) / SESSION):  # false also for a name longer than any
         return Path(name)
-    if name and name.endswith(ARCHIVE) and _is_file(Path(name)):
+    if name and name.endswith(ARCHIVE) and os.path.isfile(name):
         return _unpack(Path(name))
     found = sessions(study)
     if name is None:
@@ -88,7 +88,7 @@ def local(study: str | None = None) -> dict[str, Path]:
 def foreign_folders() -> list[Path]:
     """Return the folders below ``data/`` that lie where sessions do and are none: they hold no ``session.json``."""
     places = [path for place in ("recorded", "runs") for path in (home() / "data" / place).glob("[!.]*/[!.]*")]
-    return sorted(path for path in places if path.is_dir() and not _is_file(path / SESSION))
+    return sorted(path for path in places if path.is_dir() and not os.path.isfile(path / SESSION))
 
 
 def session_name(path: Path) -> str:
@@ -117,13 +117,6 @@ def is_unpacked(path: Path) -> bool:
 
 def _unpacked() -> Path:
     return home() / "data" / "runs" / ".recorded"
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # longer than any name
-        return False
 
 
 def _unpack(archive: Path) -> Path:

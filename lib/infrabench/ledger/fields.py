@@ -64,25 +64,16 @@ def check_note(path: Path, data: Any) -> None:
 
 def check_deployments(path: Path, data: Any) -> None:
     """Raise `LedgerError` when ``deployments.json`` does not say facts and tools of each system."""
-    wanted = {"facts": _is_fields, "tools": _is_fields, "untested": _is_map(_is_text, _is_text)}
-
-    def has_facts(value: Any) -> bool:
-        return isinstance(value, dict) and all(of(value.get(name, {})) for name, of in wanted.items())
-
-    _check(path, {"content": data}, {"content": _is_map(is_label, has_facts)})
+    is_deployment = _may_have(facts=_is_fields, tools=_is_fields, untested=_is_map(_is_text, _is_text))
+    _check(path, {"content": data}, {"content": _is_map(is_label, is_deployment)})
 
 
 def check_contents(path: Path, data: Any) -> None:
     """Raise `LedgerError` when ``contents.json`` does not say packages and programs of places."""
     program = _has(path=_is_text, sha256=_is_text)
-    missing, optional = _is_map(_is_text, _is_text), {PACKAGES: _or_none(_is_text), "image": _is_flag}
-
-    def is_place(value: Any) -> bool:
-        return _has(programs=_is_map(_is_text, program), missing=missing)(value) and all(
-            of(value[name]) for name, of in optional.items() if name in value
-        )
-
-    places = _is_map(_is_text, is_place)
+    asked = _has(programs=_is_map(_is_text, program), missing=_is_map(_is_text, _is_text))
+    packages = _may_have(packages=_or_none(_is_text), image=_is_flag)
+    places = _is_map(_is_text, lambda value: asked(value) and packages(value))
     fields: dict[str, Check] = {
         PACKAGES: _is_map(_is_text, _is_list(lambda line: _is_text(line) and len(line.split()) == 3)),
         "hosts": places, "systems": _is_map(is_label, _has(targets=places, hosts=places)),
@@ -101,36 +92,32 @@ def _check(path: Path, data: Any, fields: Mapping[str, Check], *, required: bool
             raise LedgerError(f"{path}: {name} is {shown}, which no session has; restore it from a copy")
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+def _is(kind: type) -> Check:
+    return lambda value: isinstance(value, kind)
+
+
+_is_text, _is_flag, _is_fields = _is(str), _is(bool), _is(dict)
 
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
-def _is_true(value: Any) -> bool:
-    return value is True
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(_is_count, value))
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_fields(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
 def _is_list(of: Check) -> Check:
     return lambda value: isinstance(value, list) and all(map(of, value))
+
+
+def _is_row(*of: Check) -> Check:
+    """Return the check of a list that has one value for each of these."""
+    return lambda value: (
+        isinstance(value, list)
+        and len(value) == len(of)
+        and all(check(each) for check, each in zip(of, value, strict=True))
+    )
 
 
 def _is_map(key: Check, of: Check) -> Check:
@@ -142,15 +129,18 @@ def _has(**fields: Check) -> Check:
     return lambda value: isinstance(value, dict) and all(key in value and of(value[key]) for key, of in fields.items())
 
 
-def _is_cost(value: Any) -> bool:
-    """Tell whether this is workload, scenario, and the seconds that a block of them takes."""
-    return isinstance(value, list) and len(value) == 3 and all(map(is_label, value[:2])) and _is_number(value[2])
+def _may_have(**fields: Check) -> Check:
+    """Return the check of an object in which these fields, where it has them, are such."""
+    return lambda value: isinstance(value, dict) and all(of(value[key]) for key, of in fields.items() if key in value)
 
 
 def _or_none(of: Check) -> Check:
     return lambda value: value is None or of(value)
 
 
+_are_cases = _is_list(_is_row(is_label, is_label))  # workload, scenario; workload, metric
+_are_blocks = _is_list(_is_row(_is_count, _is_count))  # number, deployment
+_is_cost = _is_row(is_label, is_label, _is_number)  # workload, scenario, seconds that a block of them takes
 SESSION_FIELDS: Mapping[str, Check] = {
     "study": is_name,
     "title": _is_text,
@@ -171,7 +161,7 @@ SESSION_FIELDS: Mapping[str, Check] = {
     "left_out": _is_map(is_label, _is_text),
     "not_applicable": _is_list(_has(system=is_label, workload=is_label, scenario=is_label, reason=_is_text)),
     "margins": _is_map(_is_text, _is_number),
-    "primary": _is_list(lambda value: isinstance(value, list) and len(value) == 2 and all(map(is_label, value))),
+    "primary": _are_cases,
     "parameters": _is_fields,
     "stamp": _is_text,
     "versions": _is_fields,
@@ -180,25 +170,27 @@ SESSION_FIELDS: Mapping[str, Check] = {
     "set": _is_map(_is_text, _is_list(lambda value: isinstance(value, bool | int | float | str))),
 }  # fmt: skip
 NOTE_FIELDS: Mapping[str, Mapping[str, Check]] = {
-    "discarded": {"block": _is_count, "reason": _is_text, "trials": _is_list(_is_text), "adds": _is_list(_is_pair)},
+    "discarded": {"block": _is_count, "reason": _is_text, "trials": _is_list(_is_text), "adds": _are_blocks},
     "look": {
         "block": _is_count, "n": _is_count, "widths": _is_map(_is_text, _or_none(_is_number)), "reason": _is_text,
-        "adds": _is_list(_is_pair),
+        "adds": _are_blocks,
     },
     "probe": {
         "block": _is_count, "host": is_label, "position": _is_count, "bytes": _is_number, "seconds": _is_number,
     },
     "code": {"block": _is_count, "after": _is_text, "parts": _is_map(_is_text, _is_text)},
 }  # fmt: skip
-_are_cases = _is_list(lambda value: isinstance(value, list) and len(value) == 2 and all(map(is_label, value)))
 _is_budget = _has(left_s=_is_number, most=_is_count, costs_s=_is_list(_is_cost), contrasts=_is_list(_has(
     workload=is_label, scenario=is_label, metric=is_label, system=is_label, pairs=_is_count, need=_or_none(_is_number),
     why=_is_text,
 )))  # fmt: skip
 OPTIONAL_NOTE_FIELDS: Mapping[str, Mapping[str, Check]] = {
     "discarded": {"cases": _are_cases},
-    "look": {"unequal": _is_map(_is_text, _is_text), "cases": _are_cases, "budget": _is_budget, "reparsed": _is_true},
-}
+    "look": {
+        "unequal": _is_map(_is_text, _is_text), "cases": _are_cases, "budget": _is_budget,
+        "reparsed": lambda value: value is True,
+    },
+}  # fmt: skip
 REDUCED = ("systems", "workloads")  # a session may have fewer than were asked for
 
 

@@ -104,17 +104,6 @@ def note_files(folder: Path, what: str) -> list[Path]:
     return sorted(folder.glob(f"{BLOCKS}/[!.]*-{what}*.json"), key=lambda p: (p.name[:5], len(p.name), p.name))
 
 
-def awaited(folder: Path) -> tuple[Trial, ...]:
-    """Return the planned trials in order without those of blocks that were discarded."""
-    gone = discarded(folder)
-    return tuple(trial for trial in read_plan(folder) if trial.block not in gone)
-
-
-def discarded(folder: Path) -> dict[int, str]:
-    """Return the blocks that were discarded whole, with the reason."""
-    return {each["block"]: each["reason"] for each in read_blocks(folder, DISCARDED)}
-
-
 def added_cases(note: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the cases (workload, scenario) of the blocks that a note adds; none: they hold every case."""
     return [(workload, scenario) for workload, scenario in note.get("cases", ())]

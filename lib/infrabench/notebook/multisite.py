@@ -27,7 +27,8 @@ from infrabench.core import DesignError, LedgerError, SchemaError, unknown_name
 from infrabench.core.request import parse_names
 from infrabench.experiment.provenance.comparability import Between, between_sites
 from infrabench.ledger import catalogue
-from infrabench.ledger.records import awaited, read_session, recorded
+from infrabench.ledger.records import read_session, recorded
+from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import api
 from infrabench.notebook.sections import join
 from infrabench.notebook.session_figures import name_files, rows_of, show_figure
@@ -268,7 +269,7 @@ def _member(each: Member, part: Across) -> dict[str, Any]:
         "reason": each.reason,
     }  # fmt: skip
     if folder := part.folders.get(each.site):
-        data, there, planned = read_session(folder), recorded(folder), awaited(folder)
+        data, there, planned = read_session(folder), recorded(folder), SessionFolder(folder).awaited
         row |= {
             "session": folder.name, "blocks": str(data["blocks"]), "begun": str(data.get("created_utc", ""))[:16],
             "trials": f"{sum(trial.id in there for trial in planned)} of {len(planned)}",

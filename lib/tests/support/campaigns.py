@@ -41,17 +41,19 @@ assert not (catalogue.home() / f"fails-{session}").exists(), "its analysis fails
 print(folder)"""
 
 
+def write_notebook(path: Path, parameters: str, *cells: str) -> None:
+    """Write a notebook of code cells, the first one that of its parameters."""
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    made = [nbformat.v4.new_code_cell(each) for each in (parameters, *cells)]
+    made[0].metadata["tags"] = ["parameters"]
+    nbformat.write(nbformat.v4.new_notebook(cells=made, metadata={"kernelspec": kernel}), path)
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project's home with the notebook of the study `camp`; no guest image can be made in it."""
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    made = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
-    made.cells = [
-        nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
-        nbformat.v4.new_code_cell(CELL),
-    ]
     (tmp_path / "notebooks").mkdir()
-    nbformat.write(made, tmp_path / "notebooks" / "camp.ipynb")
+    write_notebook(tmp_path / "notebooks/camp.ipynb", PARAMETERS, CELL)
     monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path))
     monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
     monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path / "state"))

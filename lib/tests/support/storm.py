@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 LONG = os.environ.get("INFRABENCH_TORTURE") == "long"
 SEED = int(os.environ.get("INFRABENCH_TORTURE_SEED", "20261122"))
+Note = Callable[[str, int, str], None]  # what adds a row to the table of the storm: part, count, what was found
 
 
 def size(short: int, long: int) -> int:
@@ -18,6 +21,19 @@ def size(short: int, long: int) -> int:
 
 # For tests of the lab that wait for minutes, each beside a shorter one of the same kind.
 in_long_form = pytest.mark.skipif(not LONG, reason="not run: it takes minutes; INFRABENCH_TORTURE=long runs it")
+
+
+def marked_processes(variable: str, mark: str) -> dict[int, str]:
+    """Return the living processes that have this value of a variable in their environment: id -> command."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+            if f"{variable}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0") and state not in "ZX":
+                found[int(folder.name)] = (
+                    (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                )
+    return found
 
 
 class Memory:

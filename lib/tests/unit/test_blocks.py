@@ -47,10 +47,6 @@ def study():
     return registry.study("fakes")
 
 
-def all_records(folder):
-    return [records.read_trial(folder, name) for name in records.recorded(folder)]
-
-
 @pytest.fixture
 def spoil(monkeypatch):
     """Make attempts invalid, by rule: a function (system, scenario, block, attempt) -> bool."""
@@ -75,7 +71,7 @@ def spoil(monkeypatch):
 def test_an_invalid_trial_is_repeated_at_the_end_of_its_own_block(tmp_path, study, spoil):
     spoil[0] = lambda system, scenario, block, attempt: (block, attempt) == (1, 0) and scenario == "value=1"
     folder = run(study, tmp_path / "s")
-    found = sorted(all_records(folder), key=lambda r: r.started_utc)
+    found = sorted(records.read_trials(folder), key=lambda r: r.started_utc)
     again = [r for r in found if r.trial.attempt]
     assert {(r.trial.block, r.trial.system, r.state) for r in again} == {
         (1, "fake-base", "ok"), (1, "fake-other", "ok"),
@@ -97,7 +93,7 @@ def test_an_invalid_trial_is_repeated_at_the_end_of_its_own_block(tmp_path, stud
 def test_repeats_end(tmp_path, study, spoil):
     spoil[0] = lambda system, scenario, block, attempt: system == "fake-other" and block == 0
     folder = run(study, tmp_path / "s", runs=1)
-    assert Counter((r.trial.system, r.state) for r in all_records(folder)) == {
+    assert Counter((r.trial.system, r.state) for r in records.read_trials(folder)) == {
         ("fake-base", "ok"): 2, ("fake-other", "invalid"): 2 * (1 + study.repeats),
     }  # fmt: skip
     site = fake_site()
@@ -111,17 +107,17 @@ def test_an_interrupt_between_repeats_is_made_good(tmp_path, study, spoil):
     done = records.recorded(tmp_path / "s")
     run(study, tmp_path / "s", runs=1)
     assert done < records.recorded(tmp_path / "s")
-    states = Counter((r.trial.attempt, r.state) for r in all_records(tmp_path / "s"))
+    states = Counter((r.trial.attempt, r.state) for r in records.read_trials(tmp_path / "s"))
     assert states == {(0, "invalid"): 4, (1, "ok"): 4}
 
 
 def test_a_block_interrupted_for_long_is_discarded_whole_and_another_is_run(tmp_path, study):
     hasty, folder = replace(study, block_gap_s=0.0), tmp_path / "s"
     interrupted(hasty, folder, 5)
-    begun = next(r.trial.block for r in sorted(all_records(folder), key=lambda r: -r.trial.position))
+    begun = records.read_trials(folder)[-1].trial.block
     run(hasty, folder)
-    assert set(records.discarded(folder)) == {begun}
-    assert "interrupted for" in records.discarded(folder)[begun]
+    assert set(SessionFolder(folder).discarded) == {begun}
+    assert "interrupted for" in SessionFolder(folder).discarded[begun]
     table = tidy(folder)
     gone = table[table["state"] == "discarded"]
     assert len(gone) == 1
@@ -137,7 +133,7 @@ def test_a_block_interrupted_for_long_is_discarded_whole_and_another_is_run(tmp_
 def test_a_block_interrupted_for_a_moment_is_completed(tmp_path, study):
     interrupted(study, tmp_path / "s", 5)
     run(study, tmp_path / "s")
-    assert records.discarded(tmp_path / "s") == {}
+    assert SessionFolder(tmp_path / "s").discarded == {}
     assert len(records.recorded(tmp_path / "s")) == 12
 
 
@@ -159,7 +155,7 @@ def test_a_kill_between_a_discard_and_its_block_is_made_good(tmp_path, study, mo
     run(hasty, folder)
     assert blocks.select_promised(SessionFolder(folder)) == []
     assert len(records.read_plan(folder)) == 16
-    assert list(records.discarded(folder)) == [1]
+    assert list(SessionFolder(folder).discarded) == [1]
 
 
 def test_deployments_share_the_blocks_and_systems_are_made_ready_anew(tmp_path, study):
@@ -175,11 +171,11 @@ def test_deployments_share_the_blocks_and_systems_are_made_ready_anew(tmp_path, 
 
 def test_a_deployment_that_was_interrupted_is_discarded_whole_and_between_two_nothing_is(tmp_path, study):
     interrupted(study, tmp_path / "between", 8, runs=6, deployments=3)
-    assert records.discarded(run(study, tmp_path / "between", runs=6, deployments=3)) == {}
+    assert SessionFolder(run(study, tmp_path / "between", runs=6, deployments=3)).discarded == {}
     folder = tmp_path / "s"
     interrupted(study, folder, 14, runs=6, deployments=3)  # in the second deployment, its second block
     run(study, folder, runs=6, deployments=3)
-    assert set(records.discarded(folder)) == {2, 3}
+    assert set(SessionFolder(folder).discarded) == {2, 3}
     ok = tidy(folder).query("state == 'ok'")
     assert ok.groupby("deployment")["block"].unique().map(sorted).to_dict() == {0: [0, 1], 2: [4, 5], 3: [6, 7]}
     assert len(ok) == 24
@@ -217,7 +213,7 @@ def test_a_variant_is_switched_on_for_its_own_trials_only(tmp_path, study):
     words = log.read_text().split()
     assert words == ["on", "off"] * (len(words) // 2)
     assert words
-    argv = {r.trial.system: r.steps[1]["argv"] for r in all_records(folder)}
+    argv = {r.trial.system: r.steps[1]["argv"] for r in records.read_trials(folder)}
     assert argv["loud"][:2] == ["env", "LOUD=1"]
     assert argv["fake-base"][0] == "timeout"
 
@@ -302,8 +298,7 @@ def test_a_drift_probe_is_recorded_before_each_block(tmp_path, study):
     probes = records.read_blocks(folder, records.PROBE)
     assert [each["block"] for each in probes] == [0, 1, 2]
     assert all(each["bytes"] > 0 and each["seconds"] >= 0.01 for each in probes)
-    starts = {r.trial.block: r.started_utc for r in sorted(all_records(folder), key=lambda r: r.started_utc)[::-1]}
-    assert len(starts) == 3
+    assert [each["position"] for each in probes] == [0, 4, 8]  # of the first trial of the block
 
 
 @pytest.mark.parametrize("asked", [{}, {"order": "williams"}])
@@ -339,7 +334,7 @@ def test_a_session_goes_on_in_the_order_that_it_was_begun_in(tmp_path, study, ki
 def test_systems_that_were_invalid_in_one_case_follow_one_another_again(tmp_path, study, spoil):
     spoil[0] = lambda system, scenario, block, attempt: attempt == 0
     folder = run(study, tmp_path / "s", runs=5)
-    found = sorted(all_records(folder), key=lambda r: r.started_utc)
+    found = sorted(records.read_trials(folder), key=lambda r: r.started_utc)
     for block in range(5):
         cases = [r.trial.scenario for r in found if r.trial.block == block and r.trial.attempt]
         assert cases[0] == cases[1] != cases[2] == cases[3]
@@ -348,7 +343,7 @@ def test_systems_that_were_invalid_in_one_case_follow_one_another_again(tmp_path
 def test_a_repeat_that_no_planned_trial_explains_is_damage(tmp_path, study, spoil):
     spoil[0] = lambda system, scenario, block, attempt: attempt == 0 and block == 0
     folder = run(study, tmp_path / "s", runs=1)
-    again = next(r for r in all_records(folder) if r.trial.attempt)
+    again = next(r for r in records.read_trials(folder) if r.trial.attempt)
     path = folder / "trials" / again.trial.id
     other = path.with_name("0" * 16)
     path.rename(other)
@@ -375,7 +370,7 @@ def test_a_session_with_repeats_and_discards_is_read_again_and_copied_whole(tmp_
     copy = reparse.write(folder, tmp_path / "copy")
     assert records.verify(copy) == []
     assert records.recorded(copy) == records.recorded(folder)
-    assert records.discarded(copy) == records.discarded(folder)
+    assert SessionFolder(copy).discarded == SessionFolder(folder).discarded
     assert records.read_plan(copy) == records.read_plan(folder)
     assert tidy(copy).drop(columns="session").equals(tidy(folder).drop(columns="session"))
     other = [Measurement("value", 7.0, "1/s", "higher")]

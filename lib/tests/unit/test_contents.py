@@ -19,7 +19,7 @@ from infrabench import cli, registry
 from infrabench.core import Deployment, Host, LedgerError, Result, Target
 from infrabench.experiment.provenance import comparability, contents
 from infrabench.experiment.provenance.content_changes import changes, differing_packages
-from infrabench.experiment.provenance.contents import PackageLists, PlaceQuestion, ask, collect_contents
+from infrabench.experiment.provenance.contents import Lists, PlaceQuestion, add_list, ask, collect_contents
 from infrabench.ledger import records
 from infrabench.machines.hosts.host import LocalHost
 from tests.support.fakes import PLUGINS, FakeSite, MemoryHost, interrupt_session, run_session
@@ -54,14 +54,14 @@ def write_program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def ask_place(folder: Path, *programs: str, packages: bool = True) -> tuple[dict[str, Any], PackageLists]:
+def ask_place(folder: Path, *programs: str, packages: bool = True) -> tuple[dict[str, Any], Lists]:
     assert FOLDERS in contents.SCRIPT
 
     def run(argv: tuple[str, ...], timeout_s: float) -> Result:
         script = argv[2].replace(FOLDERS, f"PATH={folder}")
         return LocalHost().run((*argv[:2], script, *argv[3:]), timeout_s=timeout_s)
 
-    lists = PackageLists()
+    lists: Lists = {}
     return ask(PlaceQuestion(LocalHost(), run, programs, packages, image=True, keep=lambda _: None), lists), lists
 
 
@@ -77,8 +77,8 @@ def test_a_place_says_packages_that_are_installed_and_checksums_of_programs(plac
         "pod image": {"path": f"{place}/image.tar", "sha256": hashlib.sha256(b"layers").hexdigest()},
     }
     assert (found["missing"], found["image"]) == ({}, True)
-    assert lists.known == {found["packages"]: ["adduser 3.152 all", "zlib1g 1:1.3 amd64"]}
-    assert lists.add(["zlib1g 1:1.3 amd64", "adduser 3.152 all"]) == found["packages"]
+    assert lists == {found["packages"]: ["adduser 3.152 all", "zlib1g 1:1.3 amd64"]}
+    assert add_list(lists, ["zlib1g 1:1.3 amd64", "adduser 3.152 all"]) == found["packages"]
     assert "packages" not in ask_place(place, "tool", packages=False)[0]
 
 
@@ -90,7 +90,7 @@ def test_what_a_place_does_not_say_has_its_reason(place: Path) -> None:
     write_program(place / "sum", "#!/bin/sh\n")
     found, lists = ask_place(place, "no-such-tool", "true", f"{place}/*.so", "lxc")
     assert found["packages"] is None
-    assert lists.known == {}
+    assert lists == {}
     assert found["programs"] == {}
     assert found["missing"] == {
         "packages": "there is no dpkg-query", "no-such-tool": "not found", f"{place}/*.so": "not found",
@@ -104,7 +104,7 @@ def test_what_a_place_does_not_say_has_its_reason(place: Path) -> None:
     assert found["missing"] == {
         "packages": "dpkg-query exited with 3", "tool": f"sha256sum: {place}/tool-1.2: Permission denied",
     }  # fmt: skip
-    assert (found["packages"], found["programs"], lists.known) == (None, {}, {})
+    assert (found["packages"], found["programs"], lists) == (None, {}, {})
 
 
 @pytest.mark.parametrize(
@@ -121,10 +121,10 @@ def test_a_place_that_does_not_answer_is_not_half_known(status: int | None, prin
     def run(argv: tuple[str, ...], timeout_s: float) -> Result:
         return Result(argv, status, printed, b"no shell", time.time(), 0.1, timed_out=status is None)
 
-    lists = PackageLists()
+    lists: Lists = {}
     found = ask(PlaceQuestion(LocalHost(), run, ("tool",), True, image=False, keep=lambda _: None), lists)
     assert found["missing"]["all"].startswith(said)
-    assert (found["packages"], found["programs"], lists.known) == (None, {}, {})
+    assert (found["packages"], found["programs"], lists) == (None, {}, {})
 
 
 class TalkingHost(MemoryHost):

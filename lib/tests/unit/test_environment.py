@@ -179,18 +179,16 @@ def test_a_full_disk_is_told_before_anything_is_made(tmp_path: Path) -> None:
     assert "-m venv" not in said
 
 
-def test_the_tool_that_installs_the_lock_is_pinned_by_hash() -> None:
-    lines = (ROOT / "lib/tools.lock").read_text().splitlines()
-    assert re.fullmatch(r"uv==[\d.]+ \\", lines[0])
-    assert len(lines) > 1
-    assert all("--hash=sha256:" in line for line in lines[1:])
-    assert "--require-hashes -r lib/tools.lock" in (ROOT / "scripts/make-env").read_text()
+GO = _project()["optional-dependencies"]["go"][0]
 
 
-def test_the_toolchain_of_go_is_pinned_by_hash() -> None:
-    (pin,) = _project()["optional-dependencies"]["go"]
-    lines = (ROOT / "lib/go.lock").read_text().splitlines()
-    assert lines[0] == f"{pin} \\"
+@pytest.mark.parametrize(
+    ("lock", "pin", "installer"),
+    [("tools.lock", r"uv==[\d.]+", "make-env"), ("go.lock", re.escape(GO), "system-packages")],
+)
+def test_what_installs_the_lock_and_what_builds_are_pinned_by_hash(lock: str, pin: str, installer: str) -> None:
+    lines = (ROOT / "lib" / lock).read_text().splitlines()
+    assert re.fullmatch(rf"{pin} \\", lines[0])
     assert len(lines) > 1
     assert all("--hash=sha256:" in line for line in lines[1:])
-    assert "--require-hashes -r lib/go.lock" in (ROOT / "scripts/system-packages").read_text()
+    assert f"--require-hashes -r lib/{lock}" in (ROOT / "scripts" / installer).read_text()

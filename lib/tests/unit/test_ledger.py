@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from infrabench.core import LedgerError, Measurement, Trial, TrialRecord, digest
 from infrabench.ledger import archive, ledger, records
 from infrabench.ledger.files import read_file
 from infrabench.ledger.session_folder import SessionFolder
+from tests.support.stored_sessions import reseal
 
 
 def trial(number):
@@ -297,12 +297,10 @@ def test_half_a_line_of_the_sums_does_not_spoil_the_next(folder, monkeypatch, ro
 
 
 def test_a_record_of_another_trial_under_a_planned_name_is_found(folder):
-    own = folder / "trials" / PLAN[3].id
-    SessionFolder(folder).append_trial(record(3), {})
-    data = json.loads((own / "trial.json").read_text())
-    data["trial"]["system"] = "docker"
-    (own / "trial.json").write_text(json.dumps(data))
-    assert records.verify(folder)
+    name = f"{OWN}/trial.json"
+    reseal(folder, name, (folder / name).read_bytes().replace(b'"native"', b'"docker"'))
+    (problem,) = records.verify(folder)
+    assert f"{name} records another trial than the plan has" in problem
 
 
 def test_an_archive_is_reproducible_and_gives_the_same_session(folder, tmp_path):
@@ -403,12 +401,7 @@ def test_of_two_that_pack_into_one_archive_each_writes_it_whole(folder, tmp_path
 
 
 def test_edited_parameters_are_found_also_when_the_sums_agree(folder: Path) -> None:
-    path = folder / "session.json"
-    path.write_text(path.read_text().replace('"runs": 5', '"runs": 6'))
-    sums = folder / "SHA256SUMS"
-    lines = [line for line in sums.read_text().splitlines() if not line.endswith(" session.json")]
-    mended = f"{sha256(path.read_bytes()).hexdigest()}  session.json"
-    sums.write_text("".join(f"{line}\n" for line in (mended, *lines)))
+    reseal(folder, "session.json", (folder / "session.json").read_bytes().replace(b'"runs": 5', b'"runs": 6'))
     (problem,) = records.verify(folder)
     assert "its parameters are not those that the session was begun with" in problem
 

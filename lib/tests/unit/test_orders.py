@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infrabench.core import DesignError
-from infrabench.experiment.design.orders import DEFAULT, order, order_repeats, williams
+from infrabench.experiment.design.orders import order, order_repeats, williams
 
 
 @pytest.mark.parametrize("k", range(1, 9))
@@ -101,13 +100,6 @@ def test_an_order_is_what_it_always_was(kind, seed, block, systems, names, place
     assert any(groups) or order(kind, **given) == places
 
 
-def test_the_default_has_the_systems_of_a_case_side_by_side():
-    assert DEFAULT == "adjacent"
-    for block in range(20):
-        places = order("adjacent", seed=1, block=block, systems=3, cases=5)
-        assert [case for case, _ in groupby(c for _, c in places)] == list(dict.fromkeys(c for _, c in places))
-
-
 def test_over_blocks_each_case_has_each_order_of_its_systems_equally_often_and_of_its_own():
     blocks = [order("adjacent", seed=7, block=block, systems=3, cases=2) for block in range(3600)]
     rows = [tuple(tuple(s for s, c in places if c == case) for case in (0, 1)) for places in blocks]
@@ -157,10 +149,3 @@ def test_units_and_the_cases_inside_them_come_in_every_order_equally_often():
     inside = Counter(places.index((1, 0)) < places.index((1, 2)) for places in blocks)
     assert abs(inside[True] - 3000) < 3.3 * 1500**0.5
     assert len({tuple(c for s, c in places if s == 0 and c in (0, 2)) == (0, 2) for places in blocks}) == 2
-
-
-def test_groups_cannot_be_kept_together_in_williams_squares():
-    with pytest.raises(DesignError, match=r"\(10 pods, 20 pods\) cannot be in the order 'williams'"):
-        order("williams", seed=0, block=0, systems=2, cases=3, groups=["10 pods", "", "20 pods"])
-    given = {"seed": 3, "block": 1, "systems": 3, "cases": 2}
-    assert order("williams", **given, groups=["", ""]) == order("williams", **given)

@@ -4,9 +4,7 @@ import json
 import logging
 import socket
 from dataclasses import replace
-from hashlib import sha256
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -36,6 +34,7 @@ from infrabench.notebook import api, session_tables
 from tests.support.fakes import PLUGINS, DyingHost, fake_site
 from tests.support.fakes import interrupt_session as interrupt
 from tests.support.fakes import run_session as run
+from tests.support.stored_sessions import reseal
 
 
 @pytest.fixture(autouse=True)
@@ -49,8 +48,7 @@ def study():
 
 
 def states(folder):
-    found = [records.read_trial(folder, name) for name in records.recorded(folder)]
-    return {(record.trial.system, record.trial.scenario): record for record in found}
+    return {(each.trial.system, each.trial.scenario): each for each in records.read_trials(folder)}
 
 
 def test_a_session_records_every_planned_trial_once_and_its_table_is_read(tmp_path, study):
@@ -277,9 +275,7 @@ def test_a_lost_host_ends_the_session_and_its_trial_is_aborted_for_good(tmp_path
     lethal = replace(study, profiles={"tiny": Profile(1, cases)})
     with pytest.raises(SiteError, match=r"connection lost.*run it again"):
         run(lethal, tmp_path / "s", fake_site(DyingHost("cannot open device")))
-    aborted = [records.read_trial(tmp_path / "s", name) for name in records.recorded(tmp_path / "s")]
-    assert [record.state for record in aborted].count("aborted") == 1
-    bad = next(record for record in aborted if record.state == "aborted")
+    (bad,) = [each for each in records.read_trials(tmp_path / "s") if each.state == "aborted"]
     assert "connection lost" in bad.reason
     assert bad.conditions["cleanup_failed"] == ["tidy"]
     run(lethal, tmp_path / "s", fake_site(DyingHost("no such word")))
@@ -387,13 +383,6 @@ def test_a_host_that_changed_is_not_measured_on(tmp_path, study):
     path = tmp_path / "s/provenance/here.json"
     facts = json.loads(path.read_text())
     facts["kernel"]["release"] = "1.2.3"
-    rewrite(tmp_path / "s", "provenance/here.json", json.dumps(facts).encode())
+    reseal(tmp_path / "s", "provenance/here.json", json.dumps(facts).encode())
     with pytest.raises(LedgerError, match=r"here has changed .*kernel release: '1.2.3' then"):
         run(study, tmp_path / "s")
-
-
-def rewrite(folder: Path, name: str, data: bytes) -> None:
-    old = sha256((folder / name).read_bytes()).hexdigest()
-    (folder / name).write_bytes(data)
-    sums = (folder / "SHA256SUMS").read_text().replace(old, sha256(data).hexdigest())
-    (folder / "SHA256SUMS").write_text(sums)

@@ -1,4 +1,4 @@
-"""A session's files are read once: counted by the files that a run opens, and seen in what its last trial costs."""
+"""A session's files are read once: counted by the files that a run opens."""
 
 from __future__ import annotations
 
@@ -29,9 +29,6 @@ from tests.support.fakes import PLUGINS, fake_site
 @pytest.fixture(autouse=True)
 def _plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
-
-
-# ------------------------------------------------------------------------------------------------- by opened files
 
 
 def count_reads(folder: Path, body: Callable[[], object]) -> Counter[str]:
@@ -122,6 +119,3 @@ def test_how_far_a_session_is_is_told_without_reading_a_record(tmp_path: Path) -
     count_reads(folder, run_whole(folder, stop_at=20))
     reads = count_reads(folder, lambda: resume.state(folder))
     assert not any(name.startswith("trials/") for name in reads)
-
-
-# ------------------------------------------------------------------------------------------------- by time

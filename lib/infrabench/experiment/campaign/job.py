@@ -24,6 +24,7 @@ from infrabench.core import InfrabenchError, locks
 from infrabench.core.locks import hold_lock, wait_until_free
 from infrabench.experiment.campaign import plan
 from infrabench.ledger import catalogue
+from infrabench.ledger.ledger import replace_file
 from infrabench.machines.hosts.interrupts import raise_once
 
 # Jobs of an engine that was killed take so long, at most, to take down what they started.
@@ -76,12 +77,8 @@ def read(state: Path) -> dict[str, Any]:
 
 def write(spec: Mapping[str, Any], event: str, reason: str | None) -> None:
     """Let a job say of itself what happened, and why."""
-    state = Path(spec["state"])
-    state.parent.mkdir(parents=True, exist_ok=True)
-    part = state.with_suffix(".part")
     utc = datetime.now(UTC).isoformat(timespec="seconds")
-    part.write_text(json.dumps({"event": event, "reason": reason, "utc": utc}))
-    part.replace(state)
+    replace_file(Path(spec["state"]), json.dumps({"event": event, "reason": reason, "utc": utc}).encode())
 
 
 def _run_notebook(

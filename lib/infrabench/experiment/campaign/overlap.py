@@ -28,15 +28,6 @@ class Span:
     end_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
-    """Two trials that ran at the same time for so many seconds."""
-
-    first: Span
-    second: Span
-    seconds: float
-
-
 def spans(site: str, folder: Path) -> list[Span]:
     """Return every trial of a session, those of discarded blocks too."""
     if not (folder / SESSION).is_file():
@@ -49,14 +40,17 @@ def spans(site: str, folder: Path) -> list[Span]:
     return found
 
 
-def overlaps(every: Iterable[Span], planned: Plan) -> list[Overlap]:
-    """Return the pairs of trials that ran at the same time on one site, or on two that are never measured together."""
-    found, running = list[Overlap](), list[Span]()
+def overlaps(every: Iterable[Span], planned: Plan) -> list[tuple[Span, Span, float]]:
+    """Return the trials that ran at the same time on one site, or on two that are never measured together.
+
+    Each pair with the seconds that it had in common.
+    """
+    found, running = list[tuple[Span, Span, float]](), list[Span]()
     for span in sorted(every, key=lambda each: each.begin_s):
         running = [other for other in running if other.end_s > span.begin_s]
         for other in running:
             if _must_not_meet(span, other, planned):
-                found.append(Overlap(other, span, min(span.end_s, other.end_s) - span.begin_s))
+                found.append((other, span, min(span.end_s, other.end_s) - span.begin_s))
         running.append(span)
     return found
 
@@ -71,9 +65,8 @@ def describe_overlaps(planned: Plan) -> tuple[list[str], bool]:
         near = "" if gap is None else f"; the closest two were {gap:.3f} s apart"
         return [f"exclusive: {checked}; no two that must not meet overlap{near}"], True
     shown = [
-        f"  {a.site} {a.session} {a.trial} and {b.site} {b.session} {b.trial}: {each.seconds:.3f} s"
-        for each in met[:MOST_SHOWN]
-        for a, b in [(each.first, each.second)]
+        f"  {a.site} {a.session} {a.trial} and {b.site} {b.session} {b.trial}: {seconds:.3f} s"
+        for a, b, seconds in met[:MOST_SHOWN]
     ]
     more = [f"and {len(met) - MOST_SHOWN} more"] if len(met) > MOST_SHOWN else []
     return [f"NOT exclusive: {checked}; {format_count(len(met), 'pair')} at the same time", *shown, *more], False

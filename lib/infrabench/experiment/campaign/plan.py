@@ -37,7 +37,6 @@ class Job:
     study: Study
     wanted: Design
     folder: Path
-    notebook: Path
 
     @property
     def id(self) -> str:
@@ -107,7 +106,7 @@ def job_spec(job: Job, out: str) -> dict[str, Any]:
         "id": job.id,
         "request": parameters,
         "site": {"label": job.site.label, "target": job.site.target, "name": job.site.name, "kind": job.site.kind},
-        "notebook": str(job.notebook),
+        "notebook": str(_notebook(job.study)),
         "notebook_parameters": {**{k: v for k, v in parameters.items() if k != "study"}, "mode": "run", "out": out},
     }
 
@@ -135,8 +134,7 @@ def _notebook(study: Study) -> Path:
 def _job(label: str, site: Site, name: str, study: Study, wanted: Design) -> Job:
     at = session.at(study, site)
     wanted = replace(wanted, request=replace(wanted.request, site=site.target, session=name))
-    folder = runs.folder_for(at, wanted, site)
-    return Job(label, site, at, wanted, folder, _notebook(study))
+    return Job(label, site, at, wanted, runs.folder_for(at, wanted, site))
 
 
 def one_line(error: InfrabenchError) -> str:

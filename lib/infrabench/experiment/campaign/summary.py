@@ -12,6 +12,7 @@ from infrabench.core import LedgerError
 from infrabench.experiment.campaign import engine, plan
 from infrabench.experiment.campaign.plan import Job, Plan
 from infrabench.ledger import catalogue
+from infrabench.ledger.ledger import replace_file
 from infrabench.ledger.records import read_session
 
 FILE = "campaign.json"
@@ -30,10 +31,8 @@ def sessions(planned: Plan) -> list[dict[str, Any]]:
 def write(planned: Plan) -> Path:
     """Write ``campaign.json`` and return it."""
     path = engine.folder(planned.campaign) / FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps({"name": planned.campaign, "sessions": sessions(planned)}, indent=1) + "\n")
-    part.replace(path)
+    text = json.dumps({"name": planned.campaign, "sessions": sessions(planned)}, indent=1)
+    replace_file(path, f"{text}\n".encode())
     return path
 
 

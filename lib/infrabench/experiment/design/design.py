@@ -87,16 +87,6 @@ class Design:
         rule = self.request.stopping
         return rule if rule is None or rule.target is not None else replace(rule, least=self.blocks)
 
-    @property
-    def aa(self) -> str:
-        """The system that an A/A session measures under two labels."""
-        return self.request.aa
-
-    @property
-    def names_workloads(self) -> bool:
-        """Whether the workloads were asked for by name: none of them may be left out."""
-        return self.request.workloads is not None
-
 
 def design(
     study: Study, request: Request, known_systems: Sequence[str] = (),
@@ -126,17 +116,17 @@ def design(
     if blocks % anew:
         raise DesignError(f"{blocks} blocks cannot be shared out to {anew} deployments: take a multiple of {anew}")
     named = check_names("systems", usual if request.systems is None else tuple(request.systems))
-    known = dict.fromkeys([*study.systems, *known_systems])
+    known, declared = dict.fromkeys([*study.systems, *known_systems]), declared or {}
     for name in named:
         if name not in known and split_version(name)[0] not in known:
             raise unknown_name("system", name, known)
     where = f"profile {request.profile!r} of study {study.name!r}"
-    cases = _select(chosen.cases, request.workloads, declared or {})
+    cases = _select(chosen.cases, request.workloads, declared)
     if request.set is not None:
-        settings = read_settings(request.set, dict.fromkeys(case.workload for case in cases), declared or {})
-        request, cases = replace(request, set=settings), apply_settings(cases, settings, declared or {})
-    cases = _complete_cases(cases, declared or {}, where)
-    cases = tuple(_cut(case, (declared or {}).get(case.workload, {}), request.rounds) for case in cases)
+        settings = read_settings(request.set, dict.fromkeys(case.workload for case in cases), declared)
+        request, cases = replace(request, set=settings), apply_settings(cases, settings, declared)
+    cases = _complete_cases(cases, declared, where)
+    cases = tuple(_cut(case, declared.get(case.workload, {}), request.rounds) for case in cases)
     if blocks * len(cases) * len(named) > MOST_TRIALS:
         raise DesignError(f"{blocks} blocks of {len(cases)} cases on {len(named)} systems are too many trials")
     found = Design(
@@ -182,7 +172,7 @@ def complete(design: Design) -> Request:
     """Return the request of a design with what the study said filled in."""
     rule = design.stopping
     return replace(
-        design.request, systems=None if design.aa else design.systems, workloads=tuple(workloads(design)),
+        design.request, systems=None if design.request.aa else design.systems, workloads=tuple(workloads(design)),
         runs=design.blocks, seed=design.seed, deployments=design.deployments, order=design.order,
         most=None if rule is None else rule.most,
     )  # fmt: skip
@@ -190,7 +180,7 @@ def complete(design: Design) -> Request:
 
 def study_of(study: Study, design: Design, known_systems: Sequence[str] = ()) -> Study:
     """Return `study` as `design` asks for it: with one system under two labels, other limits, or another baseline."""
-    study = twins(replace(study, limits=design.limits or study.limits), design.aa, known_systems)
+    study = twins(replace(study, limits=design.limits or study.limits), design.request.aa, known_systems)
     if design.baseline in ("", study.baseline):
         return study
     return replace(study, baseline=design.baseline, known=())  # known effects are ratios to the study's own baseline

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +53,6 @@ def folder_for(study: Study, wanted: Design, site: session.Named) -> Path:
 
 def carry_out(
     wanted: Design, *, on_progress: OnProgress | None = None, look: session.LookAt | None = None,
-    say: Callable[[str], None] = log.info,
 ) -> SessionFolder:  # fmt: skip
     """Run `wanted` on the site that its request names, and return its session.
 
@@ -67,12 +65,13 @@ def carry_out(
     if session.is_complete(stored, study, wanted, session.parameters(study, wanted, known)):
         begun = stored.session
         for system, reason in begun["not_run"].items():
-            say(f"{system} could not run on {begun['created_utc'][:10]} and is not tried again here: {reason}")
-        say(f"{stored.path} is complete; give another session name to measure anew")
+            since = begun["created_utc"][:10]
+            log.info("%s could not run on %s and is not tried again here: %s", system, since, reason)
+        log.info("%s is complete; give another session name to measure anew", stored.path)
         return stored
     session.check_folder(study, wanted, stored)
     from infrabench.machines.sites.site import open_site
 
-    with raise_once(say), open_site(site, say, session=stored.path.name) as opened:
+    with raise_once(log.info), open_site(site, log.info, session=stored.path.name) as opened:
         session.carry_out(study, wanted, opened, stored=stored, on_progress=on_progress, look=look)
     return stored

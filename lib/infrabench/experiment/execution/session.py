@@ -113,7 +113,7 @@ def study_of(wanted: Design) -> Study:
 
 def baseline_text(wanted: Design) -> str:
     """Return the end of a sentence about `wanted` that names its baseline, where that is not the study's."""
-    usual = designs.twins(registry.study(wanted.study), wanted.aa, registry.names("systems")).baseline
+    usual = designs.twins(registry.study(wanted.study), wanted.request.aa, registry.names("systems")).baseline
     return f"; compared with {wanted.baseline}" if wanted.baseline not in ("", usual) else ""
 
 
@@ -235,7 +235,7 @@ def describe_session(
         **{name: asked[name] for name in REPEATED},
         "format": FORMAT,
         "title": study.title,
-        "aa": ready.design.aa,
+        "aa": ready.design.request.aa,
         "known": [list(each) for each in study.known],
         "systems": list(ready.design.systems),
         "workloads": designs.workloads(ready.design),
@@ -314,12 +314,12 @@ def _ready(study: Study, wanted: Design, site: Site, fleet: Fleet) -> Ready:
     absent = {treatment: redaction.text(why, site.private) for treatment, why in checked.not_applicable.items()}
     kept = designs.without(kept, workloads=tuple(refused), excluded=absent)
     there = designs.workloads(kept)
-    placeless: dict[str, str] = {}
+    placeless, by_name = dict[str, str](), wanted.request.workloads is not None
     for (system, name, _), why in absent.items():
         if name not in there:
             placeless.setdefault(name, f"{system}: {why}")
-    must = {**refused, **(placeless if wanted.names_workloads else {})}
-    if must and (wanted.names_workloads or site.kind != "local"):
+    must = {**refused, **(placeless if by_name else {})}
+    if must and (by_name or site.kind != "local"):
         reasons = "; ".join(f"{name} on {reason}" for name, reason in must.items())
         raise SiteError(f"{site.name} cannot run all workloads: {reasons}. Install what is missing, or name the others")
     for name, reason in refused.items():

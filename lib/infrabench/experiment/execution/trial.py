@@ -278,11 +278,9 @@ class _Run:
         Durations are of the monotonic clock, which is not set. But tools and hosts may use the other one.
         """
         stepped_s = (time.time() - self.started) - (time.monotonic() - self.begin)
-        if abs(stepped_s) <= CLOCK_S:
-            return
-        reason = f"the clock was set by {stepped_s:+.1f} s while it ran, or the machine slept"
-        conditions["clock_stepped_s"] = stepped_s
-        self.invalidate(conditions, [reason])
+        if abs(stepped_s) > CLOCK_S:
+            conditions["clock_stepped_s"] = stepped_s
+            self.invalidate(conditions, [f"the clock was set by {stepped_s:+.1f} s while it ran, or the machine slept"])
 
     def invalidate(self, conditions: dict[str, Any], reasons: Sequence[str]) -> None:
         """Make the trial invalid for `reasons`, if there are any; they are kept for every state."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from infrabench.core import InfrabenchError, SchemaError, canonical
-from infrabench.experiment.provenance.content_changes import ContentChange, changes
+from infrabench.experiment.provenance.content_changes import Difference, changes
 from infrabench.ledger import records
 from infrabench.ledger.codes import CODE, known_codes
 
@@ -78,22 +78,6 @@ FEW = 4  # packages of a list that are named where not all are asked for
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """One key whose value is not the same in both sessions; `checked`: it has to be.
-
-    `named`: it says what was measured, and is shown although it is only reported; `packages`: see `ContentChange`.
-    """
-
-    where: str  # a host's name, "system NAME", "suite", "asked" or "site"
-    key: str
-    first: Any
-    second: Any
-    checked: bool
-    named: bool = False
-    packages: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Between:
     """What differs between sites that are shown side by side, and which of them are one machine."""
 
@@ -122,8 +106,7 @@ def differences(first: Path, second: Path) -> list[Difference]:
     """
     one, two = _read(first), _read(second)
     found = [*_request_differences(one.session, two.session), *_fact_differences(one, two), *_codes(one, two)]
-    for each in changes(one.contents, two.contents):
-        found.append(Difference(each.where, each.key, each.first, each.second, each.checked, True, each.packages))
+    found += changes(one.contents, two.contents)
     return sorted(found, key=lambda d: not d.checked)
 
 
@@ -311,7 +294,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def describe(each: Difference | ContentChange, *, every: bool = False) -> str:
+def describe(each: Difference, *, every: bool = False) -> str:
     """Return both values of a difference in a line: of packages how many differ, and the first of them.
 
     `every`: all packages, a line each.

@@ -16,22 +16,23 @@ MOST_PLACES = 8  # that are named
 
 
 @dataclass(frozen=True, slots=True)
-class ContentChange:
-    """A program, or packages, that are not the same.
+class Difference:
+    """One key whose value is not the same in both sessions; `checked`: it has to be.
 
-    `checked`: trials of one and of the other are not comparable. `packages`: those that differ, each with its versions;
-    those of another version first.
+    `named`: it says what was measured, and is shown although it is only reported. `packages`: those that differ, each
+    with its versions; those of another version first.
     """
 
-    where: str
+    where: str  # a host's name, "system NAME", "suite", "asked" or "site"; of contents, their places
     key: str
-    first: str
-    second: str
+    first: Any
+    second: Any
     checked: bool
+    named: bool = False
     packages: tuple[str, ...] = ()
 
 
-def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[ContentChange]:
+def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[Difference]:
     """Return what differs between the contents of two sessions, or of two runs of one, at the places that both have.
 
     Checked are programs, and packages of images that were made for it. Packages of a host of one's own are not: it has
@@ -51,13 +52,14 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[ContentChan
         if all(digests) and digests[0] != digests[1]:
             lists.setdefault((*digests, bool(old.get("image") and new.get("image"))), []).append(name)
     found = [
-        ContentChange(_join(places), f"program {program}", first, second, checked)
+        Difference(_join(places), f"program {program}", first, second, checked, named=True)
         for (program, first, second, checked), places in programs.items()
     ]
     for (first, second, checked), places in lists.items():
         rows = then.get(PACKAGES, {}).get(first, []), now.get(PACKAGES, {}).get(second, [])
         summary = [f"{len(each)} {digest[:SHORT]}" for each, digest in zip(rows, (first, second), strict=True)]
-        found.append(ContentChange(_join(places), PACKAGES, *summary, checked, tuple(differing_packages(*rows))))
+        packages = tuple(differing_packages(*rows))
+        found.append(Difference(_join(places), PACKAGES, *summary, checked, named=True, packages=packages))
     return found
 
 

@@ -19,7 +19,7 @@ image made for the session's systems or nodes), ``programs`` (name -> its ``path
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
@@ -82,18 +82,15 @@ class PlaceQuestion:
     keep: Callable[[dict[str, Any]], None]
 
 
-@dataclass
-class PackageLists:
-    """Lists of packages by their digest."""
+Lists = dict[str, list[str]]  # of packages, by their digest
 
-    known: dict[str, list[str]] = field(default_factory=dict)
 
-    def add(self, lines: Iterable[str]) -> str:
-        """Return the digest of a list, in whatever order it comes."""
-        listed = sorted(lines)
-        key = sha256("".join(f"{line}\n" for line in listed).encode()).hexdigest()
-        self.known[key] = listed
-        return key
+def add_list(lists: Lists, lines: Iterable[str]) -> str:
+    """Add a list of packages, and return its digest, in whatever order it comes."""
+    listed = sorted(lines)
+    key = sha256("".join(f"{line}\n" for line in listed).encode()).hexdigest()
+    lists[key] = listed
+    return key
 
 
 def tools_by_role(workloads: Mapping[str, Workload]) -> dict[str, tuple[str, ...]]:
@@ -123,8 +120,8 @@ def collect_contents(
     `roles`: the targets of each deployment's trials; `tools`: see `tools_by_role`. What a place does not say is under
     its ``missing``. Raises `SiteError` when a host cannot be reached.
     """
-    lists = PackageLists()
-    found: dict[str, Any] = {PACKAGES: lists.known, "hosts": {}, "systems": {}}
+    lists: Lists = {}
+    found: dict[str, Any] = {PACKAGES: lists, "hosts": {}, "systems": {}}
     questions = list(_questions(site, deployments, roles, tools, found))
     by_host: dict[int, list[PlaceQuestion]] = {}
     for each in questions:
@@ -136,7 +133,7 @@ def collect_contents(
     for asked, answers in zip(by_host.values(), parallel.run_all(ask_all, by_host.values()), strict=True):
         for question, answer in zip(asked, answers, strict=True):
             question.keep(answer)
-    found[PACKAGES] = dict(sorted(lists.known.items()))
+    found[PACKAGES] = dict(sorted(lists.items()))
     return found
 
 
@@ -174,7 +171,7 @@ def _keep(into: dict[str, Any], key: str) -> Callable[[dict[str, Any]], None]:
     return lambda place: into.update({key: place})
 
 
-def ask(question: PlaceQuestion, lists: PackageLists) -> dict[str, Any]:
+def ask(question: PlaceQuestion, lists: Lists) -> dict[str, Any]:
     """Return what a place says of itself; its list of packages goes into `lists`."""
     wanted = "yes" if question.packages else "no"
     result = question.run(("sh", "-c", SCRIPT, "sh", wanted, *question.programs), timeout_s=TIMEOUT_S)
@@ -200,7 +197,7 @@ def ask(question: PlaceQuestion, lists: PackageLists) -> dict[str, Any]:
     except ValueError as error:
         return {**place, "programs": {}, "missing": {"all": f"it could not be asked: {error}"}}
     if question.packages and PACKAGES not in place["missing"]:
-        place[PACKAGES] = lists.add(packages)
+        place[PACKAGES] = add_list(lists, packages)
     return place
 
 

@@ -30,7 +30,8 @@ from infrabench.experiment.provenance import labels
 from infrabench.ledger import archive, catalogue
 from infrabench.ledger.checksums import SUMS
 from infrabench.ledger.files import list_files
-from infrabench.ledger.records import RECORD, awaited
+from infrabench.ledger.records import RECORD
+from infrabench.ledger.session_folder import SessionFolder
 from infrabench.publish.report.answers import make_anchor
 from infrabench.publish.report.executed import Executed, Hide
 
@@ -226,7 +227,7 @@ class Shelf:
         for suffix in kinds:
             write_table(table, self._folder / f"files/data/{session}{suffix}")
         names = labels.of(folder)
-        trials = [trial.as_json() for trial in awaited(folder)]
+        trials = [trial.as_json() for trial in SessionFolder(folder).awaited]
         plan = pd.DataFrame(trials, columns=list(PLAN_COLUMNS), dtype="object")
         write_csv(plan.assign(system=plan["system"].replace(names)), self._folder / f"files/data/{session}-plan.csv")
         links = [self._link(f"files/data/{session}{suffix}") for suffix in kinds]

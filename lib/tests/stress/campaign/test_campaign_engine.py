@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -24,10 +23,11 @@ from infrabench.experiment.campaign.file import Campaign
 from infrabench.experiment.campaign.plan import Plan
 from infrabench.ledger import records
 from tests.support.campaigns import Inventory, planned, refused, set_apart
+from tests.support.started_commands import LONGEST_S, end_command, start_command
+from tests.support.storm import marked_processes
 
 Written = Callable[[str], Campaign]
 MARK = "INFRABENCH_CAMPAIGN_UNDER_TEST"
-LONGEST_S = 400.0  # on a machine that is busy with others
 
 
 def told(found: Plan) -> dict[str, tuple[str, str | None]]:
@@ -129,34 +129,20 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         monkeypatch.setenv("TMPDIR", folder)
         yield name
-        for pid in alive(name):
+        for pid in marked_processes(MARK, name):
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
 
-def alive(mark: str) -> dict[int, str]:
-    """Return the processes of the campaign, but for this one: id -> command."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-            mine = f"{MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0")
-            if mine and state not in "ZX" and int(folder.name) != os.getpid():
-                found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-    return found
-
-
 def started(path: Path) -> subprocess.Popen[str]:
-    # What a shell starts with & is deaf to interruptions, and so would this be.
-    command = ["env", "--default-signal=INT", sys.executable, "-m", "infrabench.cli", "campaign", "run", str(path)]
-    return subprocess.Popen([*command, "--at-once", "2"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return start_command("campaign", "run", str(path), "--at-once", "2")
 
 
 def until(what: Callable[[], bool], child: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + LONGEST_S
     while not what():
-        assert time.monotonic() < deadline, alive(os.environ[MARK])
-        assert child.poll() is None, child.communicate()[0]
+        assert time.monotonic() < deadline, marked_processes(MARK, os.environ[MARK])
+        assert child.poll() is None, end_command(child)
         time.sleep(0.05)
 
 
@@ -167,7 +153,7 @@ def trials(home: Path) -> int:
 def gone(mark: str) -> float:
     """Return after how many seconds no process of a campaign was left."""
     begun = time.monotonic()
-    while found := alive(mark):
+    while found := marked_processes(MARK, mark):
         assert time.monotonic() - begun < LONGEST_S, found
         time.sleep(0.1)
     return time.monotonic() - begun
@@ -190,16 +176,16 @@ def test_killed_anywhere_it_goes_on_and_nothing_is_doubled_or_met(
     # At once, while what it had started is still ending.
     second, before = started(campaign.path), trials(home)
     until(lambda: trials(home) >= before + 2, second)
-    (snakemake,) = [pid for pid, command in alive(mark).items() if " -m snakemake " in command]
+    (snakemake,) = [pid for pid, command in marked_processes(MARK, mark).items() if " -m snakemake " in command]
     os.kill(snakemake, signal.SIGKILL)
-    said = second.communicate(timeout=LONGEST_S)[0]
-    assert second.returncode == 1
+    status, said = end_command(second)
+    assert status == 1
     assert "Snakemake was killed by signal 9" in said
     assert gone(mark) < 5  # its jobs have ended with it
     assert told(found)["a.camp"][0] in ("partial", "complete")
     third = started(campaign.path)
-    said = third.communicate(timeout=LONGEST_S)[0]
-    assert third.returncode == 0, said
+    status, said = end_command(third)
+    assert status == 0, said
     assert "exclusive: 12 trials on 2 sites; no two that must not meet overlap" in said
     assert set(told(found).values()) == {("complete", None)}
     assert trials(home) == 12
@@ -216,8 +202,8 @@ def test_stopped_politely_it_says_what_is_there(home: Path, written: Written, in
     child = started(campaign.path)
     until(lambda: trials(home) >= 1, child)
     child.send_signal(signal.SIGINT)
-    said = child.communicate(timeout=LONGEST_S)[0]
-    assert child.returncode == 130
+    status, said = end_command(child)
+    assert status == 130
     assert "the same command goes on" in said
     assert gone(mark) < 5
     data = json.loads((engine.folder("c") / summary.FILE).read_text())["sessions"]

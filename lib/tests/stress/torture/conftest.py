@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.storm import LONG, SEED
+from tests.support.storm import LONG, SEED, Note
 
 OUT = Path(os.environ.get("INFRABENCH_TORTURE_OUT", "out/torture.json"))
+
+
+@pytest.fixture
+def note(record_property: Any) -> Note:
+    """Add a row to the table: a part of the storm, its count, what was found, and the seconds since the test began."""
+    begin = time.monotonic()
+
+    def add(part: str, count: int, told: str) -> None:
+        row = {"part": part, "count": count, "seconds": time.monotonic() - begin, "told": told}
+        record_property("storm", row)
+
+    return add
 
 
 def pytest_terminal_summary(terminalreporter: Any, exitstatus: int) -> None:

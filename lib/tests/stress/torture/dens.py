@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from infrabench.core import Deployment, DeploySpec, Site, Target
+from tests.support.storm import marked_processes
 
 KEEPER = 'echo $$ >"$0.part" && mv "$0.part" "$0" && exec sleep 600'
 MARK = "INFRABENCH_STORM"  # in the environment of all that a storm starts
@@ -43,11 +44,5 @@ def clear(home: Path) -> None:
 
 
 def alive(mark: str) -> list[str]:
-    """Return the commands of processes that carry `mark`, this one left out."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-            if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0") and state not in "ZX":
-                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
-    return found
+    """Return the commands of processes that carry `mark`."""
+    return [*marked_processes(MARK, mark).values()]

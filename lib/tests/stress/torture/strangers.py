@@ -158,14 +158,8 @@ def bad_archives(folder: Path, rng: random.Random) -> Iterator[tuple[str, bytes]
     )  # fmt: skip
     for name in names:
         yield f"the name {name!r}", raw_archive([*good[:at], plain(name), *good[at:]])
-    for kind in (
-        tarfile.SYMTYPE,
-        tarfile.LNKTYPE,
-        tarfile.CHRTYPE,
-        tarfile.BLKTYPE,
-        tarfile.FIFOTYPE,
-        tarfile.CONTTYPE,
-    ):
+    kinds = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.CONTTYPE)
+    for kind in kinds:
         each = plain("s/provenance/more.json", kind=kind, target="../../../secret")
         yield f"a member of kind {kind!r}", raw_archive([*good[:at], each, *good[at:]])
     yield "a file that no sum lists", raw_archive([*good, plain("s/provenance/more.json", b"{}")])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +25,7 @@ from tests.stress.torture.small_disk import NOT_ROOT, fill, read_only, small_dis
 from tests.support import stored_sessions
 from tests.support.analysis_fixtures import read_table
 from tests.support.fakes import fake_site
-from tests.support.storm import SEED, size
+from tests.support.storm import SEED, Note, size
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason=NOT_ROOT)
 
@@ -54,11 +53,11 @@ def tried(disk: Path, folder: Path) -> str:
     return ""
 
 
-def test_a_disk_that_fills_up_at_any_moment(disk: Path, monkeypatch: pytest.MonkeyPatch, record_property) -> None:
+def test_a_disk_that_fills_up_at_any_moment(disk: Path, monkeypatch: pytest.MonkeyPatch, note: Note) -> None:
     """What is left when a run begins is drawn: it is the run itself that fills the disk, wherever it happens to be."""
     # What is expected to fit is refused before anything starts. Here it is to begin.
     monkeypatch.setattr(preflight, "_compare", lambda *_: None)
-    rng, began, said = random.Random(SEED), time.monotonic(), Counter[str]()
+    rng, said = random.Random(SEED), Counter[str]()
     tries, sessions = size(6, 60), 0
     while said.total() < tries:
         folder, before = disk / f"runs/s{sessions}", dict[str, bytes]()
@@ -93,16 +92,8 @@ def test_a_disk_that_fills_up_at_any_moment(disk: Path, monkeypatch: pytest.Monk
         assert not list(folder.rglob(".tmp-*"))
         for path in sorted(folder.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
-    record_property(
-        "storm",
-        {
-            "part": "disk full",
-            "count": said.total(),
-            "seconds": time.monotonic() - began,
-            "told": ", ".join(f"{count} {what}" for what, count in said.items())
-            + f"; {sessions} sessions whole after it",
-        },
-    )
+    told = ", ".join(f"{count} {what}" for what, count in said.items())
+    note("disk full", said.total(), f"{told}; {sessions} sessions whole after it")
 
 
 def test_a_plan_that_does_not_fit_is_refused_before_anything_starts(disk: Path) -> None:

@@ -31,7 +31,7 @@ from infrabench.stats.contrasts import contrasts
 from tests.stress.torture.dens import MARK, alive
 from tests.support.analysis_fixtures import read_table
 from tests.support.fakes import fake_site
-from tests.support.storm import SEED, size
+from tests.support.storm import SEED, Note, size
 
 KILLS = size(6, 200)
 PHASES = ("begin", "plan", "deploy", "trial", "write", "analysis", "end")
@@ -171,8 +171,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_run_that_is_killed_at_any_moment_loses_doubles_and_changes_nothing(root: Path, record_property) -> None:
-    began, rng, mark = time.monotonic(), random.Random(SEED), f"kills-{os.getpid()}"
+def test_a_run_that_is_killed_at_any_moment_loses_doubles_and_changes_nothing(root: Path, note: Note) -> None:
+    rng, mark = random.Random(SEED), f"kills-{os.getpid()}"
     calm = Place(root, "calm")
     child, _ = started(calm, mark)
     child.join(LONGEST_S)
@@ -213,17 +213,9 @@ def test_a_run_that_is_killed_at_any_moment_loses_doubles_and_changes_nothing(ro
         assert not list(place.folder.rglob(".tmp-*"))
     time.sleep(0.5)
     left = alive(mark)
-    record_property(
-        "storm",
-        {
-            "part": "kill -9",
-            "count": sum(hit.values()),
-            "seconds": time.monotonic() - began,
-            "told": f"{', '.join(f'{phase} {hit[phase]}' for phase in PHASES if hit[phase])}; {resumes} resumes of "
-            f"{sessions} sessions, {len(expected)} trials each: 0 lost, 0 doubled, 0 changed; {orphans} processes of "
-            f"tools outlived a kill, {len(left)} the next run",
-        },
-    )
+    told = f"{', '.join(f'{phase} {hit[phase]}' for phase in PHASES if hit[phase])}; {resumes} resumes of {sessions} "
+    told += f"sessions, {len(expected)} trials each: 0 lost, 0 doubled, 0 changed; {orphans} processes of tools "
+    note("kill -9", hit.total(), f"{told}outlived a kill, {len(left)} the next run")
     assert left == []
     assert not list((root / "dens").iterdir())
     assert not list((root / "tmp").iterdir())

@@ -20,7 +20,6 @@ import time
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -36,7 +35,7 @@ from infrabench.stats import contrasts
 from infrabench_platforms import lab
 from infrabench_platforms.lab import go_tools, images, shell
 from tests.support.analysis_fixtures import table_of
-from tests.support.storm import SEED, size
+from tests.support.storm import SEED, Note, size
 from tests.unit import test_code, test_state_folder
 from tests.unit.security import test_host_cache
 
@@ -45,14 +44,9 @@ begun, state = test_code.begun, test_state_folder.folder
 cache, source = test_host_cache.cache, test_host_cache.source
 
 
-def note(record_property: Any, part: str, count: int, begin: float, told: str) -> None:
-    row = {"part": part, "count": count, "seconds": round(time.monotonic() - begin, 1), "told": told}
-    record_property("storm", row)
-
-
-def test_no_edit_of_what_makes_values_goes_on_with_a_session(begun: Path, record_property: Any) -> None:
+def test_no_edit_of_what_makes_values_goes_on_with_a_session(begun: Path, note: Note) -> None:
     """1. A literal of a plug-in is another one: in the workload, its parser, or a system of the session."""
-    begin, rng = time.monotonic(), random.Random(SEED)
+    rng = random.Random(SEED)
     paths = [
         begun / "plugins" / name for name in ("workloads/fake.py", "systems/fake_base.py", "systems/fake_other.py")
     ]
@@ -74,15 +68,13 @@ def test_no_edit_of_what_makes_values_goes_on_with_a_session(begun: Path, record
                 pytest.fail(about)
         finally:
             test_code.edit(path, path.read_text(), text)
-    note(record_property, "edits of code", number + 1, begin, "each was refused")
+    note("edits of code", number + 1, "each was refused")
 
 
-def test_nothing_of_a_folder_that_is_not_ours_goes(
-    state: Path, monkeypatch: pytest.MonkeyPatch, record_property: Any
-) -> None:
+def test_nothing_of_a_folder_that_is_not_ours_goes(state: Path, monkeypatch: pytest.MonkeyPatch, note: Note) -> None:
     """2. Whatever it holds, names of ours too, and whatever a marker of somebody else's says."""
     monkeypatch.setattr(lab, "require", lambda: None)
-    begin, rng = time.monotonic(), random.Random(SEED)
+    rng = random.Random(SEED)
     names = ["lab", "images", "data", "go", "nodes", "lock", ".cache", "a b", "thesis.tex", "infrabench", "pods.lock"]
     uses = (lab.down, lab.purge, lab.up, go_tools.forget_caches, go_tools.purge, images.purge, shell.open_state_dir)
     for number in range(size(40, 2000)):
@@ -98,12 +90,12 @@ def test_nothing_of_a_folder_that_is_not_ours_goes(
         with pytest.raises(SiteError, match="has other things in it"):
             use()
         assert sorted((path, path.lstat().st_mode) for path in folder.rglob("*")) == before, f"{number}: {use}"
-    note(record_property, "folders of others", number + 1, begin, "each was refused and left as it was")
+    note("folders of others", number + 1, "each was refused and left as it was")
 
 
 @pytest.mark.parametrize("file_system", ["local", "NFS"])
 def test_a_session_never_has_two_runs(
-    tmp_path: Path, file_system: str, monkeypatch: pytest.MonkeyPatch, record_property: Any
+    tmp_path: Path, file_system: str, monkeypatch: pytest.MonkeyPatch, note: Note
 ) -> None:
     """5, 16. Some come, some end, some wait, and the session begins or is removed meanwhile."""
     real = fcntl.flock
@@ -121,7 +113,7 @@ def test_a_session_never_has_two_runs(
 
     monkeypatch.setattr(fcntl, "flock", flock)
     folder, inside, most, runs = tmp_path / "study" / "s", [0], [0], [0]
-    begin, until = time.monotonic(), time.monotonic() + size(4, 60)
+    until = time.monotonic() + size(4, 60)
 
     def contend(rng: random.Random) -> None:
         while time.monotonic() < until:
@@ -142,12 +134,12 @@ def test_a_session_never_has_two_runs(
         each.join()
     assert most == [1]
     assert not ledger.is_being_written(folder)
-    note(record_property, f"claims of a session, {file_system}", runs[0], begin, "one at a time")
+    note(f"claims of a session, {file_system}", runs[0], "one at a time")
 
 
-def test_equal_systems_of_which_one_loses_its_slowest_are_not_called_different(record_property: Any) -> None:
+def test_equal_systems_of_which_one_loses_its_slowest_are_not_called_different(note: Note) -> None:
     """7. A rate or a time, few or many blocks, and whatever ended the slowest trials."""
-    begin, rng, drawn = time.monotonic(), np.random.default_rng(SEED), size(60, 2000)
+    rng, drawn = np.random.default_rng(SEED), size(60, 2000)
     wrong = 0
     for _ in range(drawn):
         blocks, better = int(rng.integers(12, 60)), str(rng.choice(["higher", "lower"]))
@@ -161,12 +153,12 @@ def test_equal_systems_of_which_one_loses_its_slowest_are_not_called_different(r
         table.loc[table["state"] == "failed", "state"] = state
         wrong += contrasts(table, "native", {"": 0.02}).iloc[0]["verdict"].startswith("different")
     assert wrong <= max(3, 0.06 * drawn), f"seed {SEED}: {wrong} of {drawn}"  # 5 % are, without any loss
-    note(record_property, "slowest trials lost", drawn, begin, f"{wrong} called different")
+    note("slowest trials lost", drawn, f"{wrong} called different")
 
 
-def test_what_lies_in_a_cache_is_what_would_be_copied(cache: Path, source: Path, record_property: Any) -> None:
+def test_what_lies_in_a_cache_is_what_would_be_copied(cache: Path, source: Path, note: Note) -> None:
     """11. Some bytes, the length, the mode or the kind of what is there are others."""
-    begin, rng = time.monotonic(), random.Random(SEED)
+    rng = random.Random(SEED)
     image = rng.randbytes(5000)
     source.write_bytes(image)
     path = cache / test_host_cache.NAME
@@ -188,7 +180,7 @@ def test_what_lies_in_a_cache_is_what_would_be_copied(cache: Path, source: Path,
         assert test_host_cache._upload(source) == ["Copying the guest image to server"], (SEED, number, change)
         assert path.read_bytes() == image
         assert stat.S_IMODE(path.lstat().st_mode) & 0o022 == 0
-    note(record_property, "changed caches", number + 1, begin, "each was copied anew")
+    note("changed caches", number + 1, "each was copied anew")
 
 
 def forms(address: IPv4Address | IPv6Address, rng: random.Random) -> str:
@@ -207,9 +199,9 @@ def forms(address: IPv4Address | IPv6Address, rng: random.Random) -> str:
     ))  # fmt: skip
 
 
-def test_no_form_of_an_address_and_no_password_is_kept(record_property: Any) -> None:
+def test_no_form_of_an_address_and_no_password_is_kept(note: Note) -> None:
     """13. Among numbers and texts that stay as they are, byte for byte."""
-    begin, rng = time.monotonic(), random.Random(SEED)
+    rng = random.Random(SEED)
     for number in range(size(1000, 100_000)):
         every = [ip_address(rng.randbytes(4 if rng.random() < 0.6 else 16)) for _ in range(rng.randrange(1, 41))]
         private = {str(each): "server" for each in every}
@@ -230,7 +222,7 @@ def test_no_form_of_an_address_and_no_password_is_kept(record_property: Any) -> 
         assert kept.startswith(before), about
         assert after in kept, about
         assert kept.endswith(after), about
-    note(record_property, "addresses and passwords", number + 1, begin, "none was kept")
+    note("addresses and passwords", number + 1, "none was kept")
 
 
 CHILD = """
@@ -250,9 +242,9 @@ except KeyboardInterrupt:
 """
 
 
-def test_no_signals_cut_a_take_down_short(tmp_path: Path, record_property: Any) -> None:
+def test_no_signals_cut_a_take_down_short(tmp_path: Path, note: Note) -> None:
     """14. Which come, how many, and when."""
-    begin, rng, sent = time.monotonic(), random.Random(SEED), 0
+    rng, sent = random.Random(SEED), 0
     for number in range(size(5, 100)):
         end = tmp_path / str(number)
         argv = ["env", "--default-signal", sys.executable, "-c", CHILD, str(end)]
@@ -265,4 +257,4 @@ def test_no_signals_cut_a_take_down_short(tmp_path: Path, record_property: Any) 
                 time.sleep(rng.random() / 15)
             assert child.wait(30) == 130, f"seed {SEED}, {number}"
         assert end.read_text() == "taken down"
-    note(record_property, "signals in a take-down", sent, begin, "all was taken down")
+    note("signals in a take-down", sent, "all was taken down")

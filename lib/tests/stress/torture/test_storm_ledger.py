@@ -34,7 +34,7 @@ from tests.stress.torture.dens import MARK, alive
 from tests.support import mutations
 from tests.support.fakes import fake_site
 from tests.support.stored_sessions import reseal
-from tests.support.storm import SEED, size
+from tests.support.storm import SEED, Note, size
 
 
 @pytest.fixture(autouse=True)
@@ -155,7 +155,7 @@ def test_a_claim_of_what_never_began_leaves_nothing(tmp_path: Path) -> None:
 def test_a_session_of_a_later_version_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     folder = run(tmp_path / "runs/s")
     data = json.loads((folder / "session.json").read_text()) | {"format": 2, "unheard_of": {}}
-    rewritten(folder, "session.json", json.dumps(data).encode())
+    reseal(folder, "session.json", json.dumps(data).encode())
     before = files(folder)
     for use in (
         lambda: run(folder),
@@ -167,13 +167,6 @@ def test_a_session_of_a_later_version_is_refused_and_left_as_it_is(tmp_path: Pat
             use()
     assert any("format 2" in problem for problem in records.verify(folder))
     assert files(folder) == before
-
-
-def rewritten(folder: Path, name: str, data: bytes) -> None:
-    old, new = sha256((folder / name).read_bytes()).hexdigest(), sha256(data).hexdigest()
-    (folder / name).write_bytes(data)
-    sums = (folder / "SHA256SUMS").read_text()
-    (folder / "SHA256SUMS").write_text(sums.replace(old, new))
 
 
 # ------------------------------------------------------------------------------------------------- damaged files
@@ -200,9 +193,9 @@ def is_only_unreadable(found: list[str]) -> bool:
     )
 
 
-def test_a_damaged_file_is_named_and_never_gives_a_number(tmp_path: Path, record_property) -> None:
+def test_a_damaged_file_is_named_and_never_gives_a_number(tmp_path: Path, note: Note) -> None:
     """Whatever happens to one file: `session verify` names it, no run goes on, and the table is the same or refused."""
-    folder, rng, began = run(tmp_path / "runs/s"), random.Random(SEED), time.monotonic()
+    folder, rng = run(tmp_path / "runs/s"), random.Random(SEED)
     whole, table, outcomes = files(folder), tidy(folder), Counter[str]()
     kinds = (*mutations.FAITHFUL, *mutations.LOOSE, mutations.deep)
     for _ in range(size(150, 4000)):
@@ -243,15 +236,8 @@ def test_a_damaged_file_is_named_and_never_gives_a_number(tmp_path: Path, record
             for path, content in whole.items():
                 (folder / path).write_bytes(content)
     assert records.verify(folder) == []
-    record_property(
-        "storm",
-        {
-            "part": "damaged ledger",
-            "count": outcomes.total(),
-            "seconds": time.monotonic() - began,
-            "told": f"{outcomes['refused']} tables refused, {outcomes['same table']} the same; all named by verify",
-        },
-    )
+    told = f"{outcomes['refused']} tables refused, {outcomes['same table']} the same; all named by verify"
+    note("damaged ledger", outcomes.total(), told)
 
 
 def test_a_damaged_record_with_right_sums_is_refused_by_what_it_says(tmp_path: Path) -> None:
@@ -290,7 +276,7 @@ def another(value: Any, rng: random.Random) -> Any:
     return 1
 
 
-def test_an_edit_of_what_was_asked_for_is_found_although_sums_are_right(tmp_path: Path, record_property) -> None:
+def test_an_edit_of_what_was_asked_for_is_found_although_sums_are_right(tmp_path: Path, note: Note) -> None:
     folder, rng = run(tmp_path / "runs/s"), random.Random(SEED)
     assert [*records.verify(folder), *check_plan(SessionFolder(folder))] == []
     whole, sums = files(folder), (folder / "SHA256SUMS").read_bytes()
@@ -312,9 +298,7 @@ def test_an_edit_of_what_was_asked_for_is_found_although_sums_are_right(tmp_path
         (folder / name).write_bytes(whole[name])
         (folder / "SHA256SUMS").write_bytes(sums)
     assert files(folder) == whole
-    record_property(
-        "storm", {"part": "edits with right sums", "count": number + 1, "seconds": 0.0, "told": "each was found"}
-    )
+    note("edits with right sums", number + 1, "each was found")
 
 
 # ------------------------------------------------------------------------------------------------- clocks
@@ -407,7 +391,7 @@ def test_an_interruption_whose_length_the_clock_cannot_tell_spoils_its_block(
     with monkeypatch.context() as patch:
         patch.setattr(blocks, "datetime", Later)
         run(folder)
-    said = records.discarded(folder)
+    said = SessionFolder(folder).discarded
     assert len(said) == discards
     if gone_s < -1:
         assert "set back by 7200 s" in said[0]

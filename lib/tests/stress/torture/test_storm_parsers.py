@@ -21,7 +21,7 @@ from infrabench import registry
 from infrabench.core import Capture, DesignError, Measurement, NotAsClaimed, NotRunnable, ParseError
 from tests.support import mutations, parameters
 from tests.support.captures import case_folders, read
-from tests.support.storm import SEED, Memory, size
+from tests.support.storm import SEED, Memory, Note, size
 
 EACH = size(300, 100_000)
 REFUSED = (ParseError, NotAsClaimed)
@@ -85,7 +85,7 @@ def judged(golden: Golden, kind: mutations.Mutate, found: Sequence[Measurement])
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_damaged_output_is_refused_or_says_the_same(name: str, record_property, tmp_path: Path) -> None:
+def test_a_damaged_output_is_refused_or_says_the_same(name: str, note: Note, tmp_path: Path) -> None:
     parse = registry.workload(name).parse
     good = [golden for golden in goldens(name) if golden.places]
     if not good:
@@ -115,16 +115,11 @@ def test_a_damaged_output_is_refused_or_says_the_same(name: str, record_property
                 break
     took_s = time.monotonic() - began
     grown = memory.grown
-    record_property(
-        "storm",
-        {
-            "part": f"parser {name}",
-            "count": sum(outcomes.values()),
-            "seconds": took_s,
-            "told": f"{outcomes['refused']} refused, {outcomes['read']} read; slowest {1000 * slowest:.0f} ms, "
-            f"memory +{grown / 2**20:.0f} MiB, {sum(outcomes.values()) / took_s:.0f} a second",
-        },
-    )
+    note(
+        f"parser {name}", outcomes.total(),
+        f"{outcomes['refused']} refused, {outcomes['read']} read; slowest {1000 * slowest:.0f} ms, "
+        f"memory +{grown / 2**20:.0f} MiB, {outcomes.total() / took_s:.0f} a second",
+    )  # fmt: skip
     assert not wrong, f"seed {SEED}:\n" + "\n".join(f"{what} ({at})" for what, at in wrong.items())
     assert outcomes["refused"] > EACH / 10
     assert slowest < LONGEST_S

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import paramiko
 import pytest
 
 from infrabench import registry
@@ -23,10 +24,9 @@ from infrabench.ledger import records
 from infrabench.machines.hosts import child_process
 from infrabench.machines.hosts import host as hosts
 from infrabench.machines.hosts.host import SSHHost
+from tests.stress.torture import farhost
 from tests.support.fakes import fake_site
-from tests.support.storm import SEED, size
-
-PROGRAM = Path(__file__).with_name("farhost.py")
+from tests.support.storm import SEED, Note, size
 
 
 class Far:
@@ -34,25 +34,18 @@ class Far:
 
     def __init__(self, home: Path) -> None:
         self.home, self.port, self.process = home, 0, None
-        for name in ("host_key", "key", "other_key"):
-            argv = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(home / name))
-            subprocess.run(argv, check=True, timeout=20)
+        self.other = paramiko.ECDSAKey.generate()
+        self.other.write_private_key_file(str(home / "other"))
         self.start()
 
     def start(self) -> None:
-        argv = (sys.executable, str(PROGRAM), str(self.home), str(self.port))
+        argv = (sys.executable, "-m", farhost.__name__, str(self.home), str(self.port))
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.port = int(self.process.stdout.readline())
-        self.known("host_key")
 
-    def known(self, key: str) -> None:
-        public = (self.home / f"{key}.pub").read_text().split()[:2]
-        (self.home / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {' '.join(public)}\n")
-
-    def host(self, key: str = "key", port: int | None = None) -> SSHHost:
-        return SSHHost(
-            "far", "127.0.0.1", port=port or self.port, key=self.home / key, known_hosts=self.home / "known_hosts"
-        )
+    def host(self, key: str = "id", port: int | None = None) -> SSHHost:
+        files = {"key": self.home / key, "known_hosts": self.home / "known_hosts"}
+        return SSHHost("far", "127.0.0.1", user="someone", port=port or self.port, **files)
 
     def signal(self, number: int) -> None:
         os.kill(self.process.pid, number)
@@ -144,7 +137,8 @@ def test_somebody_listens_and_is_no_ssh(far: Far, words: bytes) -> None:
 
 
 def test_the_host_key_changed(far: Far) -> None:
-    far.known("other_key")
+    known = f"[127.0.0.1]:{far.port} {far.other.get_name()} {far.other.get_base64()}\n"
+    (far.home / "known_hosts").write_text(known)
     assert "host key changed" in said(lambda: far.host().run(("true",), timeout_s=5))
 
 
@@ -169,7 +163,7 @@ def test_the_key_is_none(far: Far, text: bytes) -> None:
 
 
 def test_the_login_is_refused(far: Far) -> None:
-    assert "login refused" in said(lambda: far.host("other_key").run(("true",), timeout_s=5))
+    assert "login refused" in said(lambda: far.host("other").run(("true",), timeout_s=5))
 
 
 def test_the_host_dies_in_a_command(far: Far) -> None:
@@ -203,10 +197,10 @@ def test_the_host_stalls_while_it_is_told_much(far: Far) -> None:
 
 
 def test_a_session_on_a_host_that_is_lost_goes_on_when_it_is_back(
-    far: Far, monkeypatch: pytest.MonkeyPatch, record_property
+    far: Far, monkeypatch: pytest.MonkeyPatch, note: Note
 ) -> None:
     monkeypatch.setenv(registry.VARIABLE, str(Path(__file__).parent / "plugins"))
-    began, rng, folder = time.monotonic(), random.Random(SEED), far.home / "runs/session"
+    rng, folder = random.Random(SEED), far.home / "runs/session"
     losses, before, aborted = size(2, 12), dict[str, bytes](), 0
 
     def run(after: float | None) -> None:
@@ -250,12 +244,5 @@ def test_a_session_on_a_host_that_is_lost_goes_on_when_it_is_back(
     assert {each.state for each in found} <= {"ok", "aborted", "timeout"}
     assert lost
     assert aborted <= lost
-    record_property(
-        "storm",
-        {
-            "part": "ssh host lost",
-            "count": lost,
-            "seconds": time.monotonic() - began,
-            "told": f"{len(found)} of {len(plan)} trials recorded once, {aborted} of them aborted with their host",
-        },
-    )
+    told = f"{len(found)} of {len(plan)} trials recorded once, {aborted} of them aborted with their host"
+    note("ssh host lost", lost, told)

@@ -34,7 +34,7 @@ from infrabench.publish import latex
 from tests.stress.torture import strangers
 from tests.support.analysis_fixtures import read_table
 from tests.support.stored_sessions import reseal, write_session
-from tests.support.storm import SEED, Memory, size
+from tests.support.storm import SEED, Memory, Note, size
 
 LONGEST_S = 20  # of one step, on a machine that does other things
 MOST_GROWN = 256 * 2**20
@@ -72,7 +72,7 @@ USES: tuple[Callable[[Path, Path], object], ...] = (
 )
 
 
-def test_what_is_no_file_of_a_session_is_named_and_never_opened(tmp_path: Path, record_property) -> None:
+def test_what_is_no_file_of_a_session_is_named_and_never_opened(tmp_path: Path, note: Note) -> None:
     rng, outcomes = random.Random(SEED), Counter[str]()
     sound = write_session(tmp_path / "sound/s")
     kinds = [*strangers.FOLDERS, *rng.choices(strangers.FOLDERS, k=size(10, 500))]
@@ -95,14 +95,12 @@ def test_what_is_no_file_of_a_session_is_named_and_never_opened(tmp_path: Path, 
         assert not (out / "a.tar.xz").exists(), f"{about} was packed"
         assert all(strangers.SECRET not in path.read_bytes() for path in out.rglob("*") if path.is_file()), about
         assert snapshot(outside) == before, about
-    record_property("storm", {
-        "part": "strangers' folders", "count": len(kinds), "seconds": 0.0,
-        "told": f"all named, none packed; {outcomes['went on']} steps that need nothing of it went on",
-    })  # fmt: skip
+    told = f"all named, none packed; {outcomes['went on']} steps that need nothing of it went on"
+    note("strangers' folders", len(kinds), told)
 
 
 def test_a_bad_archive_is_refused_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, note: Note
 ) -> None:
     monkeypatch.setattr(archive, "SMALL", 4 * 2**20)  # so that a bomb need not be a large one
     monkeypatch.setattr(archive, "MOST_MEMBERS", 2000)
@@ -124,9 +122,7 @@ def test_a_bad_archive_is_refused_and_leaves_nothing(
             assert memory.grown < MOST_GROWN, what
             count += 1
     assert archive.unpack(archive.pack(sound, tmp_path / "good.tar.xz"), there) == there / "s"
-    record_property(
-        "storm", {"part": "strangers' archives", "count": count, "seconds": 0.0, "told": "all refused, nothing left"}
-    )
+    note("strangers' archives", count, "all refused, nothing left")
 
 
 def test_an_archive_that_wants_much_memory_or_is_no_file_is_refused(
@@ -179,9 +175,7 @@ def spoil_field(folder: Path, rng: random.Random) -> str:
     return f"{name} {place} = {str(value)[:40]!a}"
 
 
-def test_a_hostile_field_is_refused_or_stays_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property
-) -> None:
+def test_a_hostile_field_is_refused_or_stays_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, note: Note) -> None:
     """No field ends the lists of sessions, leads to a path outside, or to an exception of Python's."""
     monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
     home = tmp_path / "data/runs/containers"
@@ -221,9 +215,7 @@ def test_a_hostile_field_is_refused_or_stays_text(
         for path, data in whole.items():
             if path.read_bytes() != data:
                 path.write_bytes(data)
-    record_property("storm", {
-        "part": "strangers' fields", "count": number + 1, "seconds": 0.0, "told": f"{outcomes['read']} steps read",
-    })  # fmt: skip
+    note("strangers' fields", number + 1, f"{outcomes['read']} steps read")
 
 
 def listed() -> Iterator[str]:

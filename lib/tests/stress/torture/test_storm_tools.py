@@ -15,7 +15,7 @@ from infrabench.experiment.execution.monitor import watching
 from infrabench.experiment.execution.trial import Bench, Finished, execute
 from infrabench.machines.hosts import child_process
 from infrabench.machines.hosts.host import LocalHost
-from tests.support.storm import size
+from tests.support.storm import Note, size
 
 OFF = Guards(None, None, None, None)
 FLOOD_BYTES = size(200 * 2**20, 2**30)
@@ -110,23 +110,14 @@ def test_a_flood_is_stopped_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
         assert finished.record.duration_s < 10
 
 
-def test_a_gigabyte_of_output_takes_neither_memory_nor_disk(record_property) -> None:
-    begin = time.monotonic()
+def test_a_gigabyte_of_output_takes_neither_memory_nor_disk(note: Note) -> None:
     argv = (sys.executable, "-c", FLOODED, str(FLOOD_BYTES))
     told = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True).stdout.split()
     flooded, status, out, err, grown = told[0], told[1], *map(int, told[2:])
     assert (flooded, status) == ("True", "None")
     assert out + err <= 2 * child_process.KEPT_BYTES
     assert grown < 4 * child_process.MOST_BYTES
-    record_property(
-        "storm",
-        {
-            "part": "flood of output",
-            "count": 1,
-            "seconds": time.monotonic() - begin,
-            "told": f"of {FLOOD_BYTES >> 20} MiB {(out + err) >> 20} MiB kept, memory +{grown >> 20} MiB",
-        },
-    )
+    note("flood of output", 1, f"of {FLOOD_BYTES >> 20} MiB {(out + err) >> 20} MiB kept, memory +{grown >> 20} MiB")
 
 
 def test_what_outlives_a_limit_in_its_own_group_is_killed(tmp_path: Path) -> None:

@@ -24,8 +24,9 @@ from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.sites.site import name_and_kind, read_file
 from infrabench.notebook import api
 from infrabench.notebook.headless import execute, value
+from tests.support.campaigns import write_notebook
 from tests.support.fakes import PLUGINS
-from tests.support.storm import SEED, Memory, size
+from tests.support.storm import SEED, Memory, Note, size
 
 LONG_TEXT = "x" * 10_000_000
 LONGEST_S = 5.0
@@ -35,55 +36,13 @@ MOST_GROWN = 400 * 2**20
 def hostile(canary: str) -> list[Any]:
     """Return values that no parameter takes; the shell's would make the file `canary`."""
     return [
-        f"; touch {canary}",
-        f"$(touch {canary})",
-        f"`touch {canary}`",
-        f"| touch {canary}",
-        f"& touch {canary} &",
-        f"' ; touch {canary} '",
-        f'" ; touch {canary} "',
-        f"\n touch {canary}\n",
-        f"-oProxyCommand=touch {canary}",
-        f"--eval=touch {canary}",
-        "../../../../tmp/storm",
-        "/etc/passwd",
-        "..",
-        ".",
-        "~root",
-        "a\nb",
-        "a\x00b",
-        "\x1b[2J",
-        "\ud800",
-        "",
-        " ",
-        "%n%s%x",
-        "{0.__class__}",
-        "${HOME}",
-        "\u202egnp",
-        "x" * 300,
-        LONG_TEXT,
-        -1,
-        0,
-        2**63,
-        10**400,
-        -(10**400),
-        1.5,
-        math.nan,
-        math.inf,
-        -math.inf,
-        1e308,
-        True,
-        None,
-        [],
-        [[]],
-        ["native", "native"],
-        {},
-        {"a": 1},
-        [None],
-        [LONG_TEXT],
-        b"bytes",
-        object(),
-    ]
+        f"; touch {canary}", f"$(touch {canary})", f"`touch {canary}`", f"| touch {canary}", f"& touch {canary} &",
+        f"' ; touch {canary} '", f'" ; touch {canary} "', f"\n touch {canary}\n", f"-oProxyCommand=touch {canary}",
+        f"--eval=touch {canary}", "../../../../tmp/storm", "/etc/passwd", "..", ".", "~root", "a\nb", "a\x00b",
+        "\x1b[2J", "\ud800", "", " ", "%n%s%x", "{0.__class__}", "${HOME}", "\u202egnp", "x" * 300, LONG_TEXT, -1, 0,
+        2**63, 10**400, -(10**400), 1.5, math.nan, math.inf, -math.inf, 1e308, True, None, [], [[]],
+        ["native", "native"], {}, {"a": 1}, [None], [LONG_TEXT], b"bytes", object(),
+    ]  # fmt: skip
 
 
 @pytest.fixture
@@ -120,24 +79,14 @@ def shown(value: object) -> str:
 
 
 REQUEST = (
-    "profile",
-    "runs",
-    "systems",
-    "workloads",
-    "seed",
-    "deployments",
-    "order",
-    "precision",
-    "most",
-    "minutes",
-    "aa",
+    "profile", "runs", "systems", "workloads", "seed", "deployments", "order", "precision", "most", "minutes", "aa",
     "mixture",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [*REQUEST, "study", "mode", "site"])
-def test_every_parameter_of_a_run(name: str, tmp_path: Path, canary: Path, record_property) -> None:
-    began, memory, refused, slowest = time.monotonic(), Memory(), 0, 0.0
+def test_every_parameter_of_a_run(name: str, tmp_path: Path, canary: Path, note: Note) -> None:
+    memory, refused, slowest = Memory(), 0, 0.0
     for bad in hostile(str(canary)):
         given: dict[str, Any] = {"profile": "tiny", "systems": ["fake-base"], "runs": 30, "precision": 0.02}
         where = {"mode": "run", "site": str(tmp_path / "no-such-site"), "session": None}
@@ -163,15 +112,7 @@ def test_every_parameter_of_a_run(name: str, tmp_path: Path, canary: Path, recor
     assert not canary.exists()
     made = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
     assert made == []
-    record_property(
-        "storm",
-        {
-            "part": f"parameter {name}",
-            "count": len(hostile("")),
-            "seconds": time.monotonic() - began,
-            "told": f"{refused} refused by name; slowest {1000 * slowest:.0f} ms",
-        },
-    )
+    note(f"parameter {name}", len(hostile("")), f"{refused} refused by name; slowest {1000 * slowest:.0f} ms")
 
 
 INVENTORY: dict[str, Any] = {
@@ -183,44 +124,28 @@ INVENTORY: dict[str, Any] = {
     "clusters": {"flannel": {"control": {"address": "192.0.2.3"}, "worker1": {"address": "192.0.2.4"}}},
 }
 PLACES = (
-    ("name",),
-    ("known_hosts",),
-    ("hosts",),
-    ("hosts", "server"),
-    ("hosts", "server", "address"),
-    ("hosts", "server", "user"),
-    ("hosts", "server", "port"),
-    ("hosts", "server", "key"),
-    ("hosts", "server", "gateway"),
-    ("hosts", "other"),
-    ("gateways",),
-    ("gateways", "b"),
-    ("guest_network",),
-    ("clusters",),
-    ("clusters", "flannel"),
-    ("clusters", "flannel", "control"),
-    ("clusters", "flannel", "control", "address"),
-    ("password",),
-    ("hosts", "server", "password"),
-)
-# What these fields may be: a path, or nothing.
-HARMLESS = {"known_hosts", "key", "gateway", "user", "port", "gateways", "clusters", "address", "name"}
+    "name", "known_hosts", "hosts", "hosts.server", "hosts.server.address", "hosts.server.user", "hosts.server.port",
+    "hosts.server.key", "hosts.server.gateway", "hosts.other", "gateways", "gateways.b", "guest_network", "clusters",
+    "clusters.flannel", "clusters.flannel.control", "clusters.flannel.control.address", "password",
+    "hosts.server.password",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("place", PLACES, ids=".".join)
-def test_every_field_of_an_inventory(place: tuple[str, ...], tmp_path: Path, canary: Path) -> None:
+@pytest.mark.parametrize("place", PLACES)
+def test_every_field_of_an_inventory(place: str, tmp_path: Path, canary: Path) -> None:
     from infrabench.machines.sites.site import open_site
 
     path = tmp_path / "hosts.yml"
     for bad in [*hostile(str(canary))[:-2], "2020-13-45"]:
         data = json.loads(json.dumps(INVENTORY))
         holder = data
-        for part in place[:-1]:
+        *way, last = place.split(".")
+        for part in way:
             holder = holder[part]
         if bad is None:
-            holder.pop(place[-1], None)
+            holder.pop(last, None)
         else:
-            holder[place[-1]] = bad
+            holder[last] = bad
         try:
             path.write_text(json.dumps(data))  # which is YAML too
         except TypeError:  # bytes
@@ -233,9 +158,9 @@ def test_every_field_of_an_inventory(place: tuple[str, ...], tmp_path: Path, can
         try:
             told, took_s = asked(do)
         except Exception as error:  # noqa: BLE001 (this is what is looked for)
-            pytest.fail(f"{'.'.join(place)} = {shown(bad)}: {type(error).__name__}: {str(error)[:300]}")
+            pytest.fail(f"{place} = {shown(bad)}: {type(error).__name__}: {str(error)[:300]}")
         assert told
-        assert took_s < LONGEST_S, f"{'.'.join(place)} = {shown(bad)}"
+        assert took_s < LONGEST_S, f"{place} = {shown(bad)}"
         with suppress(InfrabenchError):
             name, _ = name_and_kind(path)
             assert "/" not in name
@@ -289,17 +214,11 @@ def test_every_kind_of_file_as_a_site(name: str, tmp_path: Path) -> None:
 
 def _roles() -> dict[str, Target]:
     """Return one target for every role that any workload asks for; nothing runs there."""
-    here, names = (
-        LocalHost(),
-        ("create", "exec", "remove", "address", "store", "uri", "mount", "population", "metrics", "pods"),
-    )
+    names = ("create", "exec", "remove", "address", "store", "uri", "mount", "population", "metrics", "pods")
     made = Target(
-        "server",
-        here,
-        lifecycle=dict.fromkeys(names, ("true",)),
-        addresses={"second": "192.0.2.9"},
+        "server", LocalHost(), lifecycle=dict.fromkeys(names, ("true",)), addresses={"second": "192.0.2.9"},
         devices={"primary": "eth0"},
-    )
+    )  # fmt: skip
     roles = ("server", "client", "near", "far", "server-guarded", "control", "conductor", "worker1", "worker2")
     return {f"{role}{plain}": made for role in roles for plain in ("", "-plain")}
 
@@ -344,27 +263,9 @@ def test_a_parameter_that_is_typed(text: str) -> None:
 
 def test_a_notebook_takes_hostile_values_as_text(tmp_path: Path, canary: Path) -> None:
     """Through papermill into a real kernel: text stays text, and an unknown parameter is refused before it starts."""
-    cells = [
-        {
-            "cell_type": "code",
-            "execution_count": None,
-            "id": "p",
-            "metadata": {"tags": ["parameters"]},
-            "outputs": [],
-            "source": "given = ''",
-        },
-        {
-            "cell_type": "code",
-            "execution_count": None,
-            "id": "q",
-            "metadata": {},
-            "outputs": [],
-            "source": "import pathlib, json\npathlib.Path('told').write_text(json.dumps(given))",
-        },
-    ]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "python3", "language": "python"}}
+    told = "import pathlib, json\npathlib.Path('told').write_text(json.dumps(given))"
     book = tmp_path / "book.ipynb"
-    book.write_text(json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}))
+    write_notebook(book, "given = ''", told)
     bad = f'"""\nimport os; os.system("touch {canary}")\n"""\'\'\' \\ {{}} $(touch {canary}) \x1b \u2028'
     with pytest.raises(DesignError, match="unknown parameter"):
         execute(book, tmp_path / "out.ipynb", {f"given = 1; __import__('os').system('touch {canary}') #": 1})
@@ -375,28 +276,10 @@ def test_a_notebook_takes_hostile_values_as_text(tmp_path: Path, canary: Path) -
     assert not canary.exists()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "..",
-        "a b",
-        "a\nb",
-        "-rf",
-        ".x",
-        "a\x00b",
-        "x" * 300,
-        "$(id)",
-        "a;b",
-        "d/..",
-        "d/.x",
-        "d/a b",
-        LONG_TEXT,
-        5,
-        [],
-        b"a",
-    ],
-    ids=range(16),
-)
+@pytest.mark.parametrize("name", [
+    "..", "a b", "a\nb", "-rf", ".x", "a\x00b", "x" * 300, "$(id)", "a;b", "d/..", "d/.x", "d/a b", LONG_TEXT, 5, [],
+    b"a",
+], ids=range(16))  # fmt: skip
 def test_a_session_name_is_a_plain_word(name: object) -> None:
     wanted = api.request("fakes", profile="tiny", session=name)
     with pytest.raises(DesignError, match="session name"):

@@ -14,6 +14,7 @@ from infrabench import cli
 from infrabench.experiment.campaign import checks, engine, summary
 from infrabench.experiment.campaign.file import Campaign
 from infrabench.notebook import headless
+from tests.support.campaigns import write_notebook
 from tests.support.places import ROOT
 
 Written = Callable[[str], Campaign]
@@ -99,13 +100,8 @@ def test_the_analysis_over_sites_gets_the_campaign(home: Path, written: Written)
     assert list(headless.analyse_campaign(path)) == [
         f"not analysed over sites: there is no {home / 'notebooks/sites.ipynb'}"
     ]
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    made = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
-    made.cells = [
-        nbformat.v4.new_code_cell("campaign = None\nout = 'out'", metadata={"tags": ["parameters"]}),
-        nbformat.v4.new_code_cell("import json; print(json.load(open(campaign))['name'], out)"),
-    ]
-    nbformat.write(made, home / "notebooks" / "sites.ipynb")
+    printing = "import json; print(json.load(open(campaign))['name'], out)"
+    write_notebook(home / "notebooks/sites.ipynb", "campaign = None\nout = 'out'", printing)
     (told,) = headless.analyse_campaign(path)
     assert told == str(engine.folder("c") / "sites.ipynb")
     (output,) = nbformat.read(told, 4).cells[-1]["outputs"]

@@ -44,7 +44,7 @@ def spans(text: str) -> list[Span]:
 )
 def test_overlaps(text: str, shares: Sequence[str], alone: str, met: list[tuple[str, str, float]]) -> None:
     found = overlaps(spans(text), planned("abc", shares=shares, alone=alone))
-    assert [(each.first.trial, each.second.trial, pytest.approx(each.seconds)) for each in found] == met
+    assert [(a.trial, b.trial, pytest.approx(seconds)) for a, b, seconds in found] == met
 
 
 @given(
@@ -62,7 +62,7 @@ def test_every_pair_is_found_that_looking_at_all_pairs_finds(
         for b in every[:n]
         if rule.apart(a.site, b.site) and a.begin_s < b.end_s and b.begin_s < a.end_s
     }
-    found = [frozenset((each.first.trial, each.second.trial)) for each in overlaps(every, rule)]
+    found = [frozenset((a.trial, b.trial)) for a, b, _ in overlaps(every, rule)]
     assert len(found) == len(set(found))
     assert set(found) == all_pairs
 

@@ -23,7 +23,7 @@ WANTED = session.request(STUDY, profile="smoke", systems=["native"], workloads=[
 
 def job(site: str, label: str = "containers") -> Job:
     name = f"c.{site}.{label}"
-    return Job(label, Site(site, f"/{site}.yml", site, "inventory"), STUDY, WANTED, Path(name), Path("n"))
+    return Job(label, Site(site, f"/{site}.yml", site, "inventory"), STUDY, WANTED, Path(name))
 
 
 def planned(sites: Sequence[str], *, each: int = 1, shares: Sequence[str] = (), alone: str = "") -> Plan:

@@ -16,7 +16,7 @@ from infrabench.analysis import session_data
 from infrabench.analysis.tidy import tidy
 from infrabench.core import InfrabenchError
 from infrabench.ledger.archive import unpack
-from infrabench.ledger.records import awaited
+from infrabench.ledger.session_folder import SessionFolder
 from infrabench.publish.report import files, report
 from tests.support.analysis_fixtures import read_table
 from tests.support.report_fixtures import NAMED, PNG, TOKEN, figure, figure_file, home, notebook, session, shown, told
@@ -86,7 +86,7 @@ def test_the_verdicts_are_those_of_the_notebook(site: Path, checkout: Path) -> N
 def test_every_value_leads_to_its_trial_and_that_to_what_was_printed(site: Path, checkout: Path) -> None:
     links = [unquote(link) for link in Page(read(site, "containers-trials")).links if link.startswith("files/raw/")]
     folder = checkout / "data/runs/containers" / NAMED
-    assert {Path(link).stem for link in links} == {trial.id for trial in awaited(folder)}
+    assert {Path(link).stem for link in links} == {trial.id for trial in SessionFolder(folder).awaited}
     values = session_data.open_session(folder).table.dropna(subset=["value"])
     first = values[values["metric"] == "events_per_s"].iloc[0]
     text = (site / f"files/raw/{NAMED}/{first['trial']}.txt").read_text()
@@ -171,7 +171,7 @@ def test_data_are_the_session(site: Path, checkout: Path, tmp_path: Path) -> Non
     for suffix in (".csv", ".parquet"):
         assert read_table(site / f"files/data/{NAMED}{suffix}").equals(table)
     with (site / f"files/data/{NAMED}-plan.csv").open(newline="") as file:
-        assert [row["id"] for row in csv.DictReader(file)] == [trial.id for trial in awaited(folder)]
+        assert [row["id"] for row in csv.DictReader(file)] == [trial.id for trial in SessionFolder(folder).awaited]
 
 
 def build(folder: Path, *notebooks: Path, **how: object) -> Path:
