@@ -72,8 +72,8 @@ class Enough(Exception):
 class LabAhead:
     """The lab as a site that does not stand: it refuses what this machine cannot carry, and stops at what it can.
 
-    `first` collects what would be made before, by the names of `prebuild.names`; give one `cached` to all that are asked
-    together. Raises `NotRunnable` where there can be no lab at all.
+    `first` collects what would be made before, by the names of `prebuild.names`; give one `cached` to all that are
+    asked together. Raises `NotRunnable` where there can be no lab at all.
     """
 
     name: str = "lab"

@@ -211,7 +211,8 @@ class Population:
                     if name in left and state.get("reason"):
                         states.setdefault(f"{state['reason']} {state.get('message', '')}".strip(), set()).add(name)
         counted = [
-            [f"{len(names)} of them: {why[-LONGEST:]}" for why, names in reasons.items()] for reasons in (warnings, states)
+            [f"{len(names)} of them: {why[-LONGEST:]}" for why, names in reasons.items()]
+            for reasons in (warnings, states)
         ]
         return counted[0], [f"the runtime: {line[-LONGEST:]}" for line in self.log_complaints()], counted[1]
 

@@ -27,8 +27,8 @@ MULTUS = {
     "kubeconfig": "/etc/kubernetes/network.conf", "capabilities": {"portMappings": True}, "logLevel": "error",
     "logFile": "/var/log/infrabench/multus.log",
 }  # fmt: skip
-# What a CNI's own clean-up removes of it on a node: its program, configuration ($1), devices (those of $2 that are there)
-# and what hangs on others. Rules of packet filters and settings stay, as they do there. $3 ..: units
+# What a CNI's own clean-up removes of it on a node: its program, configuration ($1), devices (of $2, those that are
+# there) and what hangs on others. Rules of packet filters and settings stay, as they do there. $3 ..: units
 _REMOVE = """
 set -eu
 file=$1 devices=$2; shift 2

@@ -16,7 +16,7 @@ from typing import Any
 from infrabench.core import Deployment, DeploySpec, Host, NotRunnable, ProvisionError, Site, Target
 from infrabench_platforms.clusters import hosts, pods, remote, workers
 from infrabench_platforms.clusters.cluster import Cluster, Kubectl, list_programs, make_resume
-from infrabench_platforms.clusters.cni import CNI, migrate, make_cluster
+from infrabench_platforms.clusters.cni import CNI, make_cluster, migrate
 from infrabench_platforms.systems import _flows, _namespace
 
 OWN = "a cluster of its own: one control node, two workers"

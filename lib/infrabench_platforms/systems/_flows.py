@@ -48,7 +48,9 @@ def add_policies(cluster: Cluster, cni: CNI, targets: Mapping[str, Target]) -> N
     try:
         cluster.kubectl.check(*label, f"{pods.PEER}={cni.idle_policies - 1:04d}")
         if not wait.until(is_let_in, SERVICE_S, pause_s=0.5):
-            raise ProvisionError(f"{cni.name}: after {SERVICE_S:.0f} s the last of {len(policies)} policies lets nobody in")
+            raise ProvisionError(
+                f"{cni.name}: after {SERVICE_S:.0f} s the last of {len(policies)} policies lets nobody in"
+            )
         cluster.kubectl.check(*label, f"{pods.PEER}-")
         if not wait.until(lambda: not is_let_in(), SERVICE_S, pause_s=0.5):
             raise ProvisionError(f"{cni.name}: {stranger.role} is let in though no policy names it any more")

@@ -173,8 +173,8 @@ def facts(config: Config) -> dict[str, Any]:
         "pool": {
             "layout": zpool.LAYOUT, "copies": config.copies,
             "volume_bytes": volume["size_B"], "block_bytes": volume["block_B"], "compression": volume["compression"],
-            "cache_bytes": status["cache"]["most_B"], "dirty_bytes": status["dirty_most_B"], "autotrim": status["autotrim"],
-            "sync": zpool.SYNC_EFFECT,
+            "cache_bytes": status["cache"]["most_B"], "dirty_bytes": status["dirty_most_B"],
+            "autotrim": status["autotrim"], "sync": zpool.SYNC_EFFECT,
             "drop": "all written, buffers and ARC emptied",
             **zpool.THROTTLE_EFFECT, "throttle_by": "open: their reads are queued as those of clients, ten at a time",
             "assertions": "on, as Debian builds the library: slower than the kernel's module",
