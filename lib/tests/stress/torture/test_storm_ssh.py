@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import paramiko
 import pytest
 
 from infrabench import registry
@@ -34,8 +33,8 @@ class Far:
 
     def __init__(self, home: Path) -> None:
         self.home, self.port, self.process = home, 0, None
-        self.other = paramiko.ECDSAKey.generate()
-        self.other.write_private_key_file(str(home / "other"))
+        argv = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(home / "other"))
+        subprocess.run(argv, check=True, timeout=20)
         self.start()
 
     def start(self) -> None:
@@ -137,8 +136,8 @@ def test_somebody_listens_and_is_no_ssh(far: Far, words: bytes) -> None:
 
 
 def test_the_host_key_changed(far: Far) -> None:
-    known = f"[127.0.0.1]:{far.port} {far.other.get_name()} {far.other.get_base64()}\n"
-    (far.home / "known_hosts").write_text(known)
+    known = (far.home / "other.pub").read_text()
+    (far.home / "known_hosts").write_text(f"[127.0.0.1]:{far.port} {known}")
     assert "host key changed" in said(lambda: far.host().run(("true",), timeout_s=5))
 
 
