@@ -27,11 +27,6 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the group `hosts`."""
     text = "write inventories of your own hosts, and make the hosts ready"
     group = add_group(subparsers, "hosts", text, "prepare hosts.yml --dry-run")
-    _add_inventory(group)
-    _add_prepare(group)
-
-
-def _add_inventory(group: Subparsers) -> None:
     text, example = "write inventories from Terraform or a Slurm allocation", "outputs.json --out sites"
     sources = add_group(group, "inventory", text, f"terraform {example}", dest="source")
     text = "write inventories from `terraform output -json`"
@@ -57,8 +52,6 @@ def _add_inventory(group: Subparsers) -> None:
         parser.add_argument("--out", metavar="FOLDER", help="write FOLDER/SITE.yml of each site; print none")
         parser.add_argument("--known-hosts", metavar="FILE", help="file with the hosts' keys (default: SSH's own)")
 
-
-def _add_prepare(group: Subparsers) -> None:
     text = "make hosts of an inventory ready for studies, or say how"
     parser = add_command(group, "prepare", prepare, text, "hosts.yml --study containers --dry-run")
     parser.add_argument("inventories", metavar="INVENTORY", nargs="+", help="inventory files (YAML)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from infrabench import registry
 from infrabench.cli.subcommands import Subparsers, add_command, add_group
@@ -31,11 +31,16 @@ def add_parsers(subparsers: Subparsers) -> None:
 def up(arguments: Namespace) -> Iterator[str]:
     """Bring the lab up, or make a cluster or hosts that stay, and yield how to use them."""
     from infrabench_platforms import lab as embedded  # its tools are needed by these commands alone
+    from infrabench_platforms.lab import node_groups
 
+    for name in arguments.hosts:
+        node_groups.pair_group(name)  # a name that cannot be is told before anything is made
     if arguments.kubernetes:
         yield from _cluster(arguments.kubernetes)
-    if arguments.hosts:
-        yield from _hosts(arguments.hosts)
+    for name in dict.fromkeys(arguments.hosts):  # those that stand are left as they are
+        begin = time.monotonic()
+        file, made = embedded.keep_hosts(name)
+        yield f"{name}: {f'made in {time.monotonic() - begin:.0f} s' if made else 'stands already'}; inventory: {file}"
     if not arguments.kubernetes and not arguments.hosts:
         embedded.up()
 
@@ -73,19 +78,6 @@ def trim(arguments: Namespace) -> Iterator[str]:
     from infrabench_platforms.lab import go_tools
 
     yield f"{go_tools.forget_caches() / 1e9:.1f} GB removed"
-
-
-def _hosts(names: Sequence[str]) -> Iterator[str]:
-    """Make pairs of hosts that stay, and yield where their inventories are; those that stand are left as they are."""
-    from infrabench_platforms import lab as embedded
-    from infrabench_platforms.lab import node_groups
-
-    for name in names:
-        node_groups.pair_group(name)  # a name that cannot be is told before anything is made
-    for name in dict.fromkeys(names):
-        begin = time.monotonic()
-        file, made = embedded.keep_hosts(name)
-        yield f"{name}: {f'made in {time.monotonic() - begin:.0f} s' if made else 'stands already'}; inventory: {file}"
 
 
 def _cluster(name: str) -> Iterator[str]:

@@ -23,18 +23,11 @@ from infrabench.ledger import catalogue
 
 log = logging.getLogger(__name__)
 
+
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the group `selfcheck`."""
     text = "check statistics, claims, fidelity and overhead of this suite"
     group = add_group(subparsers, "selfcheck", text, "statistics")
-    _add_statistics(group)
-    _add_claims(group)
-    _add_fidelity(group)
-    _add_overhead(group)
-    _add_peers(group)
-
-
-def _add_statistics(group: Subparsers) -> None:
     text = "simulate campaigns of known truth and check the statistics"
     parser = add_command(group, "statistics", statistics, text, "--only V5 N1")
     text = "A/A sessions, or ones with injected effects: is their known answer found? (default: simulations)"
@@ -43,8 +36,6 @@ def _add_statistics(group: Subparsers) -> None:
     parser.add_argument("--only", nargs="+", metavar="ID", help="these checks, such as V5 or N1 (default: all)")
     parser.add_argument("--seed", type=int, metavar="N", help="another seed than the fixed one")
 
-
-def _add_claims(group: Subparsers) -> None:
     text = "check every claim of the recorded sessions on this machine"
     parser = add_command(group, "claims", claims, text, "containers --level re-analysis")
     text = "folders of data/recorded, sessions of them (containers/NAME), or published (default: all)"
@@ -62,8 +53,6 @@ def _add_claims(group: Subparsers) -> None:
     add_session(parser, "--record", "write down what recorded sessions say now", nargs="+")
     parser.add_argument("--out", default="out/tables/claims", metavar="FOLDER", help="where the table goes")
 
-
-def _add_fidelity(group: Subparsers) -> None:
     text = "measure trials beside the same tools typed by hand"
     parser = add_command(group, "fidelity", fidelity, text, "--site local --systems native")
     parser.add_argument("--blocks", type=int, default=30, metavar="N", help="blocks, interleaved (default: 30)")
@@ -74,15 +63,11 @@ def _add_fidelity(group: Subparsers) -> None:
     parser.add_argument("--site", default="lab", help="lab (default), local, an inventory file, or a kubeconfig")
     parser.add_argument("--seed", type=int, default=20200315, metavar="N", help="seed of the order (default: 20200315)")
 
-
-def _add_overhead(group: Subparsers) -> None:
     parser = add_command(group, "overhead", overhead, "measure what the harness itself costs")
     parser.add_argument("--blocks", type=int, default=30, metavar="N", help="blocks, interleaved (default: 30)")
     parser.add_argument("--site", default="local", help="local (default), lab, or an inventory file")
     add_session(parser, "--session", "also say how much of this session's time its tools had")
 
-
-def _add_peers(group: Subparsers) -> None:
     parser = add_command(group, "peers", peers, "find a small difference beside hyperfine and ReBench")
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="of every campaign (default: 5)")
     parser.add_argument("--seconds", type=float, default=20.0, metavar="S", help="of each campaign (default: 20)")

@@ -10,16 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from infrabench.analysis.columns import FORMS
-from infrabench.cli.subcommands import (
-    CommandParser,
-    Subparsers,
-    add_command,
-    add_group,
-    add_session,
-    add_sessions,
-    agreed,
-    complete,
-)
+from infrabench.cli.subcommands import Subparsers, add_command, add_group, add_session, add_sessions, agreed, complete
 from infrabench.core import DesignError, InfrabenchError, LedgerError
 from infrabench.experiment.provenance import comparability, labels
 from infrabench.ledger import archive, catalogue, ledger
@@ -56,13 +47,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     add_session(parser, "second", "another one", metavar="B")
     parser.add_argument("--all", action="store_true", help="also what may differ, and every package")
     text = "say what changed over the sessions of a study, when, by how much, and what explains it"
-    _add_history(add_command(group, "history", history, text, "containers --fail-on different"))
-    parser = add_command(group, "remove", remove, "remove sessions made on this machine", "pilot")
-    add_sessions(parser, "name or folder of a session", nargs="+")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-
-
-def _add_history(parser: CommandParser) -> None:
+    parser = add_command(group, "history", history, text, "containers --fail-on different")
     complete(parser.add_argument("study", metavar="STUDY", help="whose sessions"), "studies")
     add_sessions(parser, "names, folders or archives (default: all of the study that were measured here)")
     parser.add_argument("--metric", nargs="+", default=[], metavar="NAME", help="these metrics (default: the primary)")
@@ -75,6 +60,9 @@ def _add_history(parser: CommandParser) -> None:
         "it (any: or better)",
     )  # fmt: skip
     parser.add_argument("--out", default="out", metavar="FOLDER", help="where tables and figures go (default: out)")
+    parser = add_command(group, "remove", remove, "remove sessions made on this machine", "pilot")
+    add_sessions(parser, "name or folder of a session", nargs="+")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def list_sessions(arguments: Namespace) -> Iterator[str]:
