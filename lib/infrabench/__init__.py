@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from infrabench.analysis.export import export
     from infrabench.analysis.results import findings, table, whole
     from infrabench.analysis.session_data import Session, open_session, pool
-    from infrabench.notebook.api import contrasts, probes, request, run_or_load, show_log
+    from infrabench.notebook.api import choose_contrast, contrasts, probes, request, run_or_load, show_log
     from infrabench.notebook.explore import explore
-    from infrabench.notebook.one_contrast import choose_contrast
     from infrabench.notebook.plan_tables import plan_from_pilot, plan_summary, plan_table, power_summary
     from infrabench.notebook.published_measured import published, published_metrics, published_score
     from infrabench.notebook.sections import (
@@ -47,9 +46,8 @@ MODULES = {
     "analysis.export": "export",
     "analysis.results": "findings table whole",
     "analysis.session_data": "open_session pool Session",
-    "notebook.api": "contrasts probes request run_or_load show_log",
+    "notebook.api": "choose_contrast contrasts probes request run_or_load show_log",
     "notebook.explore": "explore",
-    "notebook.one_contrast": "choose_contrast",
     "notebook.plan_tables": "plan_from_pilot plan_summary plan_table power_summary",
     "notebook.published_measured": "published published_metrics published_score",
     "notebook.sections": "answer fold fold_diagnostics fold_plan fold_provenance fold_tests join load_knee section",

@@ -26,11 +26,10 @@ from infrabench.core import InfrabenchError
 from infrabench.ledger import catalogue
 from infrabench.notebook import api
 from infrabench.notebook.published_cells import LETTERS, compare_published, compare_values, read_cells
-from infrabench.notebook.published_measured import statement_sentence
+from infrabench.notebook.published_measured import SCORE, statement_sentence
 from infrabench.notebook.sections import fold, join
 from infrabench.notebook.session_tables import results
 
-SCORE = "A.overall.percent.{}.000"  # id of an engine's printed score
 LEAD, LEADING = "A.overall.advantage.lxd.000", ("lxd", "lxc")  # by how much one is printed to lead the other
 AT_THEIR_SIZES = "papers"  # folder of the recorded sessions at the papers' sizes, of whatever study
 COLUMNS = ("number", "printed", "of", "where", "session", "ours", "agreement", "why not", "printed again")

@@ -31,7 +31,7 @@ from infrabench.notebook.published_cells import LETTERS, compare_published
 from infrabench.notebook.sections import fold, format_time, join
 from infrabench.notebook.session_figures import figure
 
-PRINTED = "A.overall.percent.{}.000"  # id of an engine's printed score
+SCORE = "A.overall.percent.{}.000"  # id of an engine's printed score
 METRICS = (  # what papers print of a workload, and the metric of ours that it is
     ("memory", "stream", derived_metrics.AVERAGE),
     ("the web server's time per request", "web", derived_metrics.PER_REQUEST),
@@ -185,7 +185,7 @@ def published_score(found: Results) -> Shown:
         made.setdefault(row.label, {"form": row.label}).update(texts)
     sentences = []
     for system, of in forms.groupby("system", sort=False):
-        printed = numbers().printed(PRINTED.format(plain(str(system))))
+        printed = numbers().printed(SCORE.format(plain(str(system))))
         sentences.append(
             f"{system}: {_score_text(of.loc['corrected'])} % of native (95 % interval, n = {about}); by the papers' "
             f"own arithmetic {_score_text(of.loc['printed'])} %. The papers print {printed} %, which is "

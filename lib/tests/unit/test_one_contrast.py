@@ -14,7 +14,7 @@ import pytest
 import infrabench as ib
 from infrabench.analysis.results import Results, results
 from infrabench.core import DesignError
-from infrabench.notebook.one_contrast import OTHERWISE
+from infrabench.notebook.api import OTHERWISE
 from infrabench.publish.report import executed
 from tests.support.analysis_fixtures import SYSTEMS, results_of, write_session
 from tests.support.places import ROOT
