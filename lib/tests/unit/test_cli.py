@@ -187,17 +187,6 @@ def test_an_aa_session_of_replicated_deployments_is_run_and_told(capsys, site):
     assert "fake-other-again: 8 ok" in out
 
 
-def test_a_recorded_session_is_not_removed(capsys, site, tmp_path):
-    folder = Path(recorded(capsys, site))
-    kept = tmp_path / "data" / "recorded" / "fakes" / "kept"
-    kept.parent.mkdir(parents=True)
-    folder.rename(kept)
-    status, _, err = call(capsys, "session", "remove", "kept", "--yes")
-    assert status == 2
-    assert "is not removed" in err
-    assert kept.exists()
-
-
 def test_the_same_command_goes_on_and_a_finished_session_is_not_run_again(capsys, site):
     folder = recorded(capsys, site)
     site.facts["log"].clear()
@@ -231,13 +220,20 @@ def test_what_the_system_refuses_is_said_in_one_line(capsys, site):
     assert len(err.splitlines()) == 1
 
 
-def test_remove_asks_and_leaves_what_is_no_session(capsys, site, monkeypatch, tmp_path):
+def test_remove_asks_and_leaves_what_is_recorded_or_no_session(capsys, site, monkeypatch, tmp_path):
     folder = recorded(capsys, site)
     monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: SIM115 (closed with the process)
     assert "stays" in call(capsys, "session", "remove", folder)[1]
     (tmp_path / "precious").mkdir()
     assert call(capsys, "session", "remove", str(tmp_path / "precious"), "--yes")[0] == 2
     assert (tmp_path / "precious").exists()
+    kept = tmp_path / "data/recorded/fakes/kept"
+    kept.parent.mkdir(parents=True)
+    Path(folder).rename(kept)
+    status, _, err = call(capsys, "session", "remove", "kept", "--yes")
+    assert status == 2
+    assert "is not removed" in err
+    assert kept.exists()
 
 
 def test_verify_reads_the_raw_output_again_and_names_what_differs(capsys, site, monkeypatch):
