@@ -17,13 +17,7 @@ import pandas as pd
 
 from infrabench.analysis.published import derived_metrics
 from infrabench.analysis.published.comparison import NOT_COMPARABLE, agreement, plain, prediction, unmeasured
-from infrabench.analysis.published.printed_numbers import (
-    EXPERIMENTS,
-    join_notes,
-    numbers,
-    printed_span,
-    read_toml,
-)
+from infrabench.analysis.published.printed_numbers import EXPERIMENTS, join_notes, numbers, printed_span, read_toml
 from infrabench.analysis.results import (
     Results,
     Shown,

@@ -19,18 +19,7 @@ from infrabench.ledger.archive import unpack
 from infrabench.ledger.records import awaited
 from infrabench.publish.report import files, report
 from tests.support.analysis_fixtures import read_table
-from tests.support.report_fixtures import (
-    NAMED,
-    PNG,
-    TOKEN,
-    figure,
-    figure_file,
-    home,
-    notebook,
-    session,
-    shown,
-    told,
-)
+from tests.support.report_fixtures import NAMED, PNG, TOKEN, figure, figure_file, home, notebook, session, shown, told
 
 EXPECTED = ("cnis", "containers", "runtimes", "storage")
 TEXT = (".html", ".js", ".css", ".csv", ".json", ".ipynb", ".svg", ".md", ".tex")
