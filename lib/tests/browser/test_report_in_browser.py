@@ -8,21 +8,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from infrabench.publish.report import report
 from tests.browser.lab_pages import ARGUMENTS, CHROMIUM
-from tests.support.report_fixtures import home
+from tests.unit.report import test_report_site
 
 PAGES = ("index", "containers", "containers-trials", "containers-notebook")
 Open = Callable[..., Page]
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    checkout = home(tmp_path_factory.mktemp("checkout"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("INFRABENCH_HOME", str(checkout))
-        out = checkout / "out"
-        return report(sorted(out.glob("*.ipynb")), out, figures=[out / "figures"], tables=[out / "tables"]).parent
+checkout, site = test_report_site.checkout, test_report_site.site  # fixtures of the tests in the gate
 
 
 @pytest.fixture(scope="module")
