@@ -10,8 +10,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from infrabench import registry
-from infrabench.cli import commands, dataset, hosts, lab, selfcheck, session
 from infrabench.cli import campaign as campaigns
+from infrabench.cli import commands, dataset, hosts, lab, selfcheck, session
 from infrabench.cli.subcommands import CommandHelp, CommandParser, add_commands
 from infrabench.core import DesignError, InfrabenchError, NotRunnable
 from infrabench.core.names import terminal_text

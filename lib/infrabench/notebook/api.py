@@ -110,9 +110,7 @@ def contrasts(session: Session) -> pd.DataFrame:
     return _contrasts(session.table, data["baseline"], data["margins"], [tuple(each) for each in data["primary"]])
 
 
-def choose_contrast(
-    found: Results, workload: str = "", metric: str = "", scenario: str = "", system: str = ""
-) -> Any:
+def choose_contrast(found: Results, workload: str = "", metric: str = "", scenario: str = "", system: str = "") -> Any:
     """Return the first contrast of these names, primary metrics first as declared, as a row of `Results.contrasts`.
 
     >>> contrast = ib.choose_contrast(results, "stream", "triad_B_per_s", system="lxc")
@@ -151,7 +149,7 @@ def _explain_unlike(found: Results, row: Any) -> str:
     if LOST in row.flags or not np.isfinite(row.ratio_low):
         return str(row.reason or row.flags)
     case = found.table[(found.table[list(NAMES[:3])] == [getattr(row, name) for name in NAMES[:3]]).all(axis=1)]
-    blocks = case.dropna(subset="value").pivot(index=BLOCK, columns="system", values="value")
+    blocks = case.dropna(subset="value").pivot(index=BLOCK, columns="system", values="value")  # noqa: PD010
     values = blocks[[row.system, row.baseline]].dropna().to_numpy()
     coarse = undithered(resolution_step(values.reshape(-1)), values.std(axis=0, ddof=1).min())
     return "it is printed so coarsely that rounding widens its interval" if coarse else ""
