@@ -85,7 +85,7 @@ def _cluster(name: str) -> Iterator[str]:
     from infrabench.machines.hosts.host import LocalHost
     from infrabench_platforms import lab as embedded
     from infrabench_platforms.clusters import control
-    from infrabench_platforms.clusters.cni import CNI, standing
+    from infrabench_platforms.clusters.cni import CNI, make_cluster
 
     cni = getattr(registry.system(name), "CNI", None)
     if not isinstance(cni, CNI):
@@ -94,7 +94,7 @@ def _cluster(name: str) -> Iterator[str]:
     if embedded.find_kept_cluster(name) is None:
         begin = time.monotonic()
         with embedded.keep_cluster(name, cni.parts) as machines:
-            cluster = standing(machines, cni)
+            cluster = make_cluster(machines, cni)
             # Whoever reads it is the cluster's administrator.
             LocalHost().put(cluster.kubectl.host.get(control.ADMIN), str(embedded.kubeconfig(name)), 0o600)
         yield f"{name}: three nodes Ready, with Multus, after {time.monotonic() - begin:.0f} s"

@@ -155,9 +155,13 @@ def _explain_unlike(found: Results, row: Any) -> str:
     return "it is printed so coarsely that rounding widens its interval" if coarse else ""
 
 
-def results(session: Session, out: str = "out") -> Results:
-    """Return the analysis of a session; its figures and tables are written below `out` (relative to the checkout)."""
-    return analysed(session.data, session.table, session.missing, catalogue.home() / out, probes(session))
+def results(session: Session, out: str = "out", view: str = "") -> Results:
+    """Return the analysis of a session; its figures and tables are written below `out` (relative to the checkout).
+
+    They are in folders STUDY, or STUDY-VIEW where a notebook shows a second session of the study.
+    """
+    data = {**session.data, "view": view} if view else session.data
+    return analysed(data, session.table, session.missing, catalogue.home() / out, probes(session))
 
 
 def _narrowed(found: Session, wanted: Design) -> Session:

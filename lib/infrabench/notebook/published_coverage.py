@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import pandas as pd
@@ -74,8 +74,9 @@ def open_large(out: str = "out") -> dict[str, Results]:
 
     Their figures and tables go to folders ``STUDY-papers``.
     """
-    opened = [results(open_session(path), out) for _, path in sorted(catalogue.recorded(AT_THEIR_SIZES).items())]
-    return {each.data["study"]: replace(each, data={**each.data, "view": AT_THEIR_SIZES}) for each in opened}
+    paths = [path for _, path in sorted(catalogue.recorded(AT_THEIR_SIZES).items())]
+    opened = [results(open_session(path), out, AT_THEIR_SIZES) for path in paths]
+    return {each.data["study"]: each for each in opened}
 
 
 def show_coverage(out: str = "out") -> Shown:

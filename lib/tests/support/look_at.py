@@ -49,7 +49,7 @@ def make_view(workload: str = "", metric: str = "", scenario: str = "", **given:
     """Return a view of these frames, of a session of all systems in them: the baseline first, the others by name."""
     frames = [frame for frame in given.values() if isinstance(frame, pd.DataFrame)]
     first = [name for frame in frames if "baseline" in frame for name in frame["baseline"].dropna()]
-    others = sorted({name for frame in frames for name in frame["system"]})
+    others = sorted({name for frame in frames if "system" in frame for name in frame["system"]})
     systems = given.pop("systems", list(dict.fromkeys([*first, *others])))
     table = table_of({})
     empty = {"table": table, "diagnostics": diagnostics(table)}

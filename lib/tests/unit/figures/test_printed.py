@@ -36,6 +36,7 @@ def test_there_are_figures_of_every_recorded_study() -> None:
         "versions": "containers",
         "engines": "containers",
         "debian12": "containers",
+        "load": "containers-load",
         "papers": "containers-papers",
     }
     assert {path.parent.name for path in CARS} >= {called.get(name, name) for name in studies} | {"published"}

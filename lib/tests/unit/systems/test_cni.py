@@ -15,6 +15,7 @@ from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.sites.site import OpenSite
 from infrabench_platforms.clusters import cluster, cni, hosts, pods
 from infrabench_platforms.clusters.cluster import NODES, Cluster, Kubectl, is_ready, until
+from infrabench_platforms.clusters.hosts import CNI_DEVICES
 from infrabench_platforms.clusters.workers import PLAIN_CONFIG, Worker
 from infrabench_platforms.lab import go_parts
 from infrabench_platforms.systems import _cni, _namespace, bridge, cilium, flannel, host, migrated
@@ -358,11 +359,11 @@ def test_a_cni_that_takes_anothers_place_finds_none_of_its_programs_and_multus_d
     cluster, control, nodes = cluster_with_tools()
     flannel_after = registry.system("flannel-migrated").CNI  # type: ignore[attr-defined]
     cni.migrate(cluster, flannel_after.before, flannel_after)
-    removed = [argv[3:] for argv in control.asked if argv[:2] == ("sh", "-s") and "infrabench-cilium-operator" in argv]
-    assert removed == [("infrabench-cilium-operator",)]
+    removed = [argv[2:] for argv in control.asked if argv[:2] == ("sh", "-s") and "infrabench-cilium-operator" in argv]
+    assert removed == [("", "", "infrabench-cilium-operator")]
     for node in nodes:
         first = next(argv for argv in node.asked if argv[:2] == ("sh", "-s"))
-        assert first[2:] == (f"{PLAIN_CONFIG}/05-cilium.conflist", "infrabench-cilium-agent")
+        assert first[2:] == (f"{PLAIN_CONFIG}/05-cilium.conflist", CNI_DEVICES, "infrabench-cilium-agent")
         assert json.loads(node.pushed[cni.MULTUS_CONFIG])["clusterNetwork"] == f"{PLAIN_CONFIG}/10-flannel.conflist"
 
 
