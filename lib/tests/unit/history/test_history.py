@@ -148,12 +148,6 @@ def test_the_command_says_it_and_writes_table_and_figures(
     assert {"web-requests_per_s-users-1000.pdf", "web-requests_per_s-users-1000-85mm.pdf"} <= drawn
 
 
-def test_its_figure_has_a_panel_for_each_system_and_says_what_changed(found: History) -> None:
-    drawn = figures.history(found, "web", "requests_per_s", "users=1000", width_mm=85)
-    assert len(drawn.figure.axes) == 2
-    assert "docker" in drawn.caption
-
-
 def test_its_status_is_for_a_pipeline(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
     fail = ("--fail-on", "different", "--metric", "requests_per_s")
     assert command("containers", *fail) == 1

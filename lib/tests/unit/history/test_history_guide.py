@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from infrabench import cli
+from infrabench.analysis import figures
 from infrabench.analysis.figures import COLUMN_MM
-from infrabench.analysis.figures import history as figure
 from infrabench.analysis.history import read_history
 from tests.support.command_lines import check_words
 from tests.support.history_sessions import write_nights
@@ -77,9 +77,9 @@ def test_neither_pipeline_names_a_host() -> None:
 
 def test_the_figure_of_the_nights_shows_the_change_and_the_break(home: Path) -> None:
     found = read_history(sorted((home / "data/runs/containers").iterdir()), metrics=["requests_per_s"])
-    drawn, caption = figure(found, "web", "requests_per_s", "users=1000")
+    drawn, caption = figures.history(found, "web", "requests_per_s", "users=1000")
     docker, lxc = check_paper(drawn).axes
-    check_paper(figure(found, "web", "requests_per_s", "users=1000", width_mm=COLUMN_MM).figure)
+    check_paper(figures.history(found, "web", "requests_per_s", "users=1000", width_mm=COLUMN_MM).figure)
     assert [axes.get_ylabel() for axes in drawn.axes] == ["docker", "lxc"]
     sizes = {
         axes.get_ylabel(): [each.get_text() for each in axes.texts if " % [" in each.get_text()]
