@@ -191,15 +191,12 @@ def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
     return {key: value for name, part in data.items() for key, value in _flat(part, f"{prefix}{name}.").items()}
 
 
-def results(session: Session, out: str = "out") -> Results:
-    """Return the analysis of a session (`api.results`), and say in the notebook's output which session it is of.
-
-    Figures and tables are written below `out`, relative to the checkout.
-    """
+def results(session: Session, out: str = "out", view: str = "") -> Results:
+    """Return the analysis of a session (`api.results`), and say in the notebook's output which session it is of."""
     from IPython import get_ipython
     from IPython.display import display
 
-    found = api.results(session, out)
+    found = api.results(session, out, view)
     if get_ipython() is not None:
         told = make_abstract(session, found)
         line = (
