@@ -96,8 +96,8 @@ def _netperf(roles: Roles) -> Values:
     server, client = roles["server"], roles["far"]
     wanted = "THROUGHPUT,MEAN_LATENCY,P50_LATENCY,P90_LATENCY,P99_LATENCY"
     with _in_background(server, "netserver -D -f -N -p 12865"):
-        asked = f"netperf -H {server.address} -p 12865 -t TCP_RR -l 2 -T 1,0 -- -P ,12866 -r 1,1 -o {wanted}"
-        out = run_command(client, asked)
+        command = f"netperf -H {server.address} -p 12865 -t TCP_RR -l 2 -T 1,0 -- -P ,12866 -r 1,1 -o {wanted}"
+        out = run_command(client, command)
     numbers = out.strip().rpartition("\n")[2].replace(",", " ")
     per_s, mean, p50, _, p99 = (find_number(numbers, "", word) for word in range(5))
     return {
@@ -111,9 +111,9 @@ def _fio(roles: Roles) -> Values:
     store, (uri,) = " ".join(server.lifecycle["store"]), server.lifecycle["uri"]
     for words in ("serve strict", f"fill {AREA_BYTES}", "drop"):
         run_command(server, f"{store} {words}")
-    asked = f"--rw=randwrite --bs=4k --iodepth=32 --size={AREA_BYTES} --randrepeat=0 --refill_buffers --end_fsync=1"
+    options = f"--rw=randwrite --bs=4k --iodepth=32 --size={AREA_BYTES} --randrepeat=0 --refill_buffers --end_fsync=1"
     out = run_command(
-        server, f"fio --name=x --ioengine=nbd --uri={uri} {asked} --time_based --runtime=4 --ramp_time=1 --minimal"
+        server, f"fio --name=x --ioengine=nbd --uri={uri} {options} --time_based --runtime=4 --ramp_time=1 --minimal"
     )
     line = next((line for line in out.splitlines() if line.startswith("3;")), "")
     return {"iops": find_number(line.replace(";", " "), "3", WRITE_IOPS)}

@@ -150,8 +150,8 @@ def compare(wanted: designs.Design, site: Site, on_progress: OnProgress) -> tupl
         refused, _, absent = preflight.check(kept, site, fleet.deployments, workloads)
         kept = designs.without(kept, workloads=tuple(refused), excluded=absent)
         if not kept.cases:
-            told = "; ".join(f"{name} on {reason}" for name, reason in refused.items())
-            raise SiteError(f"{site.name} has none of the tools: {told}")
+            reasons = "; ".join(f"{name} on {reason}" for name, reason in refused.items())
+            raise SiteError(f"{site.name} has none of the tools: {reasons}")
         trials = designs.trials(kept)
         stored = stack.enter_context(SessionFolder(folder).opened({"parameters": {}}, trials))
         server = site.hosts["server"].name

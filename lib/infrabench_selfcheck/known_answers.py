@@ -83,8 +83,8 @@ def simulations(form: str = "fast", seed: int = SEED) -> Shown:
     ]  # fmt: skip
     frame = pd.DataFrame(rows)
     bad = int((frame["passed"] == "NO").sum())
-    told = f"{len(frame) - bad} of {len(frame)} passed, seed {seed}."
-    return Shown(f"{notation.html_table(frame)}<p>{told}</p>", f"{tables.markdown(frame)}\n{told}")
+    summary = f"{len(frame) - bad} of {len(frame)} passed, seed {seed}."
+    return Shown(f"{notation.html_table(frame)}<p>{summary}</p>", f"{tables.markdown(frame)}\n{summary}")
 
 
 def same(found: Results) -> list[Same]:

@@ -227,13 +227,13 @@ def find_breaks(folders: Sequence[Path]) -> tuple[Break, ...]:
         versions = {(each.where, each.first, each.second) for each in found if each.key == "version"}
         for each in found:
             part = each.key.startswith(COMPONENTS) and (each.where, each.first, each.second) not in versions
-            made = _break(at, each, names) if each.checked or part else None
-            if made is None:
+            found_break = _break(at, each, names) if each.checked or part else None
+            if found_break is None:
                 continue
-            key = (at, made.text, made.workload)
-            other = breaks.get(key, made)
-            systems = made.systems | other.systems if made.systems and other.systems else frozenset()
-            breaks[key] = replace(made, systems=systems)
+            key = (at, found_break.text, found_break.workload)
+            other = breaks.get(key, found_break)
+            systems = found_break.systems | other.systems if found_break.systems and other.systems else frozenset()
+            breaks[key] = replace(found_break, systems=systems)
     often = pd.Series([fact for fact, _ in {(b.fact, b.at) for b in breaks.values()}], dtype="str").value_counts()
     restless = set(often[often > max(2, OFTEN * (len(folders) - 1))].index)
     return tuple(each for each in breaks.values() if each.fact not in restless)
@@ -347,12 +347,12 @@ def _levels(table: pd.DataFrame) -> pd.DataFrame:
 
 def _note(n: int, lag1: float, rows: pd.DataFrame, sessions: int) -> str:
     """What has to be known of a series: too short, gaps, sessions that depend on one another."""
-    told = []
+    notes = []
     if n < FEWEST:
-        told.append(f"too few sessions to tell a change from chance: {n}, and at least {FEWEST} are needed")
+        notes.append(f"too few sessions to tell a change from chance: {n}, and at least {FEWEST} are needed")
     if n < sessions:
         reasons = ", ".join(dict.fromkeys(filter(None, rows["reason"][rows["error"].isna()]))) or "not measured"
-        told.append(f"{sessions - n} of {sessions} sessions have no value ({reasons})")
+        notes.append(f"{sessions - n} of {sessions} sessions have no value ({reasons})")
     if lag1 > CORRELATION + 2 / max(n, 1) ** 0.5:
-        told.append(f"consecutive sessions are alike (correlation {lag1:.1f}): a change may be a drift of the machine")
-    return "; ".join(told)
+        notes.append(f"consecutive sessions are alike (correlation {lag1:.1f}): a change may be a drift of the machine")
+    return "; ".join(notes)

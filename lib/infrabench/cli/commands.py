@@ -153,7 +153,7 @@ def _describe_versions(wanted: Design) -> Iterator[str]:
         platforms = find_platforms()
         found = platforms.check_systems(session.study_of(wanted), named, 0, {})
         yield from (f"{name}: not run in the lab: {each.lab}" for name, each in found.items() if each.lab)
-        if first := list(dict.fromkeys(made for each in found.values() for made in each.first)):
+        if first := list(dict.fromkeys(kind for each in found.values() for kind in each.first)):
             took = words(platforms.seconds(first))
             yield f"made first for these versions in the lab, once: {', '.join(first)}; about {took}, besides downloads"
 
@@ -275,9 +275,9 @@ def reproduce(arguments: Namespace) -> Iterator[str]:
     if not recorded.is_dir():
         raise InfrabenchError(f"there is no {recorded}: it is in the archive that `infrabench artifact pack` writes")
     with tempfile.TemporaryDirectory() as again:
-        made = sum(count for _, count in artifact.make_tables(Path(again)))
+        tables = sum(count for _, count in artifact.make_tables(Path(again)))
         yield from artifact.compare_tables(recorded, Path(again))
-    yield f"{made} tables made again from raw output: every byte is as recorded"
+    yield f"{tables} tables made again from raw output: every byte is as recorded"
 
 
 def _wanted(arguments: Namespace) -> Design:

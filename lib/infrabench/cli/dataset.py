@@ -81,8 +81,8 @@ def analyze(arguments: Namespace) -> Iterator[str]:
     root, out = Path(arguments.dataset), catalogue.home() / arguments.out
     if not folder.is_one(root):
         raise DesignError(f"{root} is no data set; `infrabench dataset build` makes one")
-    made = survey.survey(root, out, stamped=arguments.stamped)
-    yield from survey.lines(made)
+    answers = survey.survey(root, out, stamped=arguments.stamped)
+    yield from survey.lines(answers)
     yield f"tables: {out / 'tables' / survey.TABLES}; all answers as parquet: {out / 'answers'}"
-    if made.refused:
-        raise InfrabenchError(f"{made.refused} of {len(made.groups)} studies at sites were not analysed, as said above")
+    if answers.refused:
+        raise InfrabenchError(f"{answers.refused} of {len(answers.groups)} studies at sites were not analysed, as said above")

@@ -82,8 +82,8 @@ def inventory(arguments: Namespace) -> Iterator[str]:
     elif hidden:
         raise DesignError("what Terraform holds to be sensitive is not printed: --out FOLDER keeps it to yourself")
     elif len(found) > 1:
-        told = ", ".join(found)[:1000]
-        raise DesignError(f"{origin}: there are {len(found)} sites ({told}): take --out FOLDER, or --site NAME")
+        names = ", ".join(found)[:1000]
+        raise DesignError(f"{origin}: there are {len(found)} sites ({names}): take --out FOLDER, or --site NAME")
     else:
         yield from (text.rstrip() for text in found.values())
 
@@ -97,10 +97,10 @@ def prepare(arguments: Namespace) -> Iterator[str]:
     from infrabench.machines.sites.prepare import apply
 
     done: list[HostPlan] = []
-    asked = {
+    choice = {
         "studies": arguments.study, "systems": split(arguments.systems), "workloads": split(arguments.workloads),
     }  # fmt: skip
-    sites = _sites([Path(each) for each in arguments.inventories], asked, arguments.dry_run)
+    sites = _sites([Path(each) for each in arguments.inventories], choice, arguments.dry_run)
     with ExitStack() as stack:
         hosts = {path: list(_hosts(stack, site, arguments, alone=len(sites) == 1)) for path, site in sites.items()}
         planned = apply.make_plans([host for listed in hosts.values() for host in listed])
@@ -119,7 +119,7 @@ def prepare(arguments: Namespace) -> Iterator[str]:
     for path, listed in hosts.items():
         prepared = [each for each in done if each.name in {host.name for host in listed}]
         if any(each.done for each in prepared):
-            yield str(apply.write_record(path, prepared, asked))
+            yield str(apply.write_record(path, prepared, choice))
     if bad := [each.name for each in done or planned if not each.ok]:
         raise SiteError(f"not ready: {', '.join(bad)}. What each lacks is said above")
 

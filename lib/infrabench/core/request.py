@@ -103,16 +103,16 @@ class Request:
     @staticmethod
     def from_session(data: Mapping[str, Any], name: str | None = None) -> Request:
         """Return the request of the session `name` from its ``session.json``, with nothing left to the study."""
-        asked = {**data, **data["parameters"]}
-        rule, aa = asked.get("stopping") or {}, asked.get("aa") or ""
+        stored = {**data, **data["parameters"]}
+        rule, aa = stored.get("stopping") or {}, stored.get("aa") or ""
         return Request(
-            study=asked["study"], profile=asked.get("profile"), runs=asked.get("blocks"), seed=asked.get("seed"),
-            systems=None if aa else asked.get("systems"), workloads=asked.get("workloads"),
-            deployments=asked.get("deployments", 1), order=asked.get("order", "random"),
-            rounds=asked.get("rounds"), set=asked.get("set"),
+            study=stored["study"], profile=stored.get("profile"), runs=stored.get("blocks"), seed=stored.get("seed"),
+            systems=None if aa else stored.get("systems"), workloads=stored.get("workloads"),
+            deployments=stored.get("deployments", 1), order=stored.get("order", "random"),
+            rounds=stored.get("rounds"), set=stored.get("set"),
             precision=rule.get("target"), most=rule.get("most"),
             minutes=None if rule.get("budget_s") is None else rule["budget_s"] / 60,
-            aa=aa, site=asked["site"]["name"], session=name,
+            aa=aa, site=stored["site"]["name"], session=name,
         )  # fmt: skip
 
     def given(self) -> dict[str, Any]:

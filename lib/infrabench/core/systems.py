@@ -119,12 +119,12 @@ class Versioned:
             if (network := own.facts["guest_network"]) != site.facts["guest_network"]:
                 last = int(ip_address(spec.address)) & 0xFF
                 spec = replace(spec, address=str(ip_network(network)[last]))
-            with self.system.deploy(own, spec) as made:
-                found, release = made.facts.get("version"), own.facts.get("release")
+            with self.system.deploy(own, spec) as deployment:
+                found, release = deployment.facts.get("version"), own.facts.get("release")
                 # A node tells its runtime as containerd://2.4.2, and a Go module's version begins with a v.
                 same = rf"([a-z-]+://)?v?{re.escape(self.version)}(?!\d)"
                 if self.version != release and not re.match(same, str(found)):
                     raise ProvisionError(f"{self.name}@{self.version}: version {found} is what runs there")
                 of_server = {key: own.facts[key] for key in ("release", "node_image") if key in own.facts}
-                facts = {**made.facts, "version_wanted": self.version, **of_server}
-                yield replace(made, system=f"{self.name}@{self.version}", facts=facts)
+                facts = {**deployment.facts, "version_wanted": self.version, **of_server}
+                yield replace(deployment, system=f"{self.name}@{self.version}", facts=facts)

@@ -140,13 +140,13 @@ def check_label(what: str, name: object) -> None:
 def _rebuilt(kind: type[T], data: Any) -> T:
     """Return the dataclass `kind` from parsed JSON; a field that holds something else is a `LedgerError`."""
     try:
-        made = kind(**data)
+        value = kind(**data)
     except TypeError as error:
         raise LedgerError(str(error)) from error
     for name, expected, called in _checked_fields(kind):
         if name in data and not _is_of(expected, data[name]):
             raise LedgerError(f"{name} is {str(data[name])[:60]!r}, not {called}")
-    return made
+    return value
 
 
 @cache

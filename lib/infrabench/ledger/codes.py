@@ -59,9 +59,9 @@ def code_labels(
     codes = known_codes(session, notes)
     found: dict[str, dict[str | None, str]] = {}
     for name in workloads:
-        made = dict.fromkeys(trial_code(session, parts, name) for parts in codes)
+        distinct = dict.fromkeys(trial_code(session, parts, name) for parts in codes)
         labels: dict[str | None, str] = {
-            code: name if number == 1 else f"{name}{LABEL}{number})" for number, code in enumerate(made, start=1)
+            code: name if number == 1 else f"{name}{LABEL}{number})" for number, code in enumerate(distinct, start=1)
         }
         found[name] = {**labels, LATEST: labels[trial_code(session, codes[-1], name)]}
     return found

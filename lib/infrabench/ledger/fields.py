@@ -71,9 +71,9 @@ def check_deployments(path: Path, data: Any) -> None:
 def check_contents(path: Path, data: Any) -> None:
     """Raise `LedgerError` when ``contents.json`` does not say packages and programs of places."""
     program = _has(path=_is_text, sha256=_is_text)
-    asked = _has(programs=_is_map(_is_text, program), missing=_is_map(_is_text, _is_text))
+    programs = _has(programs=_is_map(_is_text, program), missing=_is_map(_is_text, _is_text))
     packages = _may_have(packages=_or_none(_is_text), image=_is_flag)
-    places = _is_map(_is_text, lambda value: asked(value) and packages(value))
+    places = _is_map(_is_text, lambda value: programs(value) and packages(value))
     fields: dict[str, Check] = {
         PACKAGES: _is_map(_is_text, _is_list(lambda line: _is_text(line) and len(line.split()) == 3)),
         "hosts": places, "systems": _is_map(is_label, _has(targets=places, hosts=places)),
@@ -199,24 +199,24 @@ def disagreements(
     codes: Sequence[Mapping[str, Any]],
 ) -> Iterator[str]:  # fmt: skip
     """Yield what does not agree, one sentence each; `codes`: the notes on other code."""
-    asked = session["parameters"]
-    if not isinstance(asked, dict):
+    parameters = session["parameters"]
+    if not isinstance(parameters, dict):
         yield "its parameters are no mapping of names to values"
         return
-    if session.get("parameters_sha256") != digest(asked, 64):
+    if session.get("parameters_sha256") != digest(parameters, 64):
         yield "its parameters are not those that the session was begun with (parameters_sha256)"
-    for name in sorted({*session} & {*asked}):
-        then, now = asked[name], session[name]
+    for name in sorted({*session} & {*parameters}):
+        then, now = parameters[name], session[name]
         if name in REDUCED and isinstance(then, list) and isinstance(now, list):
             then = [each for each in then if each in now]
         if then != now:
             yield f"its {name} is not the one of its parameters"
     for name, left in (("systems", "not_run"), ("workloads", "left_out")):
-        if unasked := sorted({*session.get(left, {})} - {*asked[name]}) if name in asked else []:
+        if unasked := sorted({*session.get(left, {})} - {*parameters[name]}) if name in parameters else []:
             yield f"its {left} names {', '.join(unasked)}, which its parameters have not"
-    if {"study", "seed"} <= {*asked}:
+    if {"study", "seed"} <= {*parameters}:
         for trial in plan:
-            if trial.id != trial_id(asked["study"], asked["seed"], trial):
+            if trial.id != trial_id(parameters["study"], parameters["seed"], trial):
                 yield f"the plan's trial {trial.id} (block {trial.block}) has the id of another one"
     known = code_labels(session, codes, {record.trial.workload for record in records})
     for record in records:

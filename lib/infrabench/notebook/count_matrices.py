@@ -47,8 +47,8 @@ def matrix(found: Results, workload: str = FILES) -> Shown:
     if nothing := _nothing(found, workload):
         return nothing
     scenarios, systems = _scenarios(found, workload), found.systems
-    made = tables.matrix_table(found.table, workload, QUESTIONS[workload], scenarios=scenarios, systems=systems)
-    return kept(found, made, f"answers-{workload}", f"{found.data['title']} {workload}: counts are of trials.")
+    matrix = tables.matrix_table(found.table, workload, QUESTIONS[workload], scenarios=scenarios, systems=systems)
+    return kept(found, matrix, f"answers-{workload}", f"{found.data['title']} {workload}: counts are of trials.")
 
 
 def outcomes(found: Results) -> Shown:
@@ -62,8 +62,8 @@ def outcomes(found: Results) -> Shown:
     counts, lines = {key: rows.value_counts() for key, rows in grouped}, []
     for scenario, system in product(_scenarios(found, FILES), found.systems):
         if (n := counts.get((scenario, system))) is not None:
-            told = (f"in {n[name]} of {n.sum()} trials {name}" for name in (WRONG, LOST, LESS, SAME) if name in n)
-            lines.append(f"{scenario}, {system}: {'; '.join(told)}.")
+            parts = (f"in {n[name]} of {n.sum()} trials {name}" for name in (WRONG, LOST, LESS, SAME) if name in n)
+            lines.append(f"{scenario}, {system}: {'; '.join(parts)}.")
     return listed(lines + _not_run(found))
 
 
@@ -79,8 +79,8 @@ def settled(found: Results) -> Shown:
             continue
         share = float((values != 1).mean())
         word = "too short to be called steady" if share > UNSTEADY else "long enough"
-        told = f"{int((values == 1).sum())} of {len(values)} trials were steady; {notation.short(100 * share)} % not"
-        lines.append(f"{system}: {told}, with {100 * UNSTEADY:g} % allowed: the runs are {word}.")
+        steady = f"{int((values == 1).sum())} of {len(values)} trials were steady; {notation.short(100 * share)} % not"
+        lines.append(f"{system}: {steady}, with {100 * UNSTEADY:g} % allowed: the runs are {word}.")
     return listed(lines + _not_run(found))
 
 

@@ -28,10 +28,10 @@ def directions(found: Results, name: str | None) -> Shown:
     """
     if not name:
         return listed([NONE])
-    theirs = _rows(contrasts(open_session(name)))
+    others = _rows(contrasts(open_session(name)))
     rows = []
     for scenario, ours in _rows(found.contrasts).items():
-        if other := theirs.get(scenario):
+        if other := others.get(scenario):
             rows.append({"scenario": scenario, **_ratio_cells("ratio", ours), **_ratio_cells("cross-check", other)})
             rows[-1]["direction"] = _word(ours, other)
     if not rows:
@@ -41,8 +41,8 @@ def directions(found: Results, name: str | None) -> Shown:
 
 def _rows(found: pd.DataFrame) -> dict[str, Any]:
     """Return the contrasts of single requests by scenario, without the path that they took."""
-    mine = found[(found["workload"] == WORKLOAD) & (found["metric"] == METRIC)]
-    return {row.scenario.removesuffix(PATH): row for row in mine.itertuples(index=False)}
+    rows = found[(found["workload"] == WORKLOAD) & (found["metric"] == METRIC)]
+    return {row.scenario.removesuffix(PATH): row for row in rows.itertuples(index=False)}
 
 
 def _ratio_cells(what: str, row: Any) -> dict[str, str]:

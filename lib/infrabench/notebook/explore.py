@@ -80,9 +80,9 @@ def list_cases(found: Results) -> dict[str, dict[str, list[str]]]:
     pairs = list(dict.fromkeys(zip(rows["workload"], rows["metric"], strict=True)))
     cases: dict[str, dict[str, list[str]]] = {}
     for workload, metric in [*(pair for pair in primary if pair in pairs), *pairs]:
-        mine = rows[(rows["workload"] == workload) & (rows["metric"] == metric)]
-        mine = mine.sort_values(["level", "scenario"], kind="stable")
-        cases.setdefault(workload, {})[metric] = list(dict.fromkeys(mine["scenario"]))
+        of_metric = rows[(rows["workload"] == workload) & (rows["metric"] == metric)]
+        of_metric = of_metric.sort_values(["level", "scenario"], kind="stable")
+        cases.setdefault(workload, {})[metric] = list(dict.fromkeys(of_metric["scenario"]))
     return cases
 
 
@@ -125,8 +125,8 @@ def show_choice(found: Results, wanted: Choice) -> Shown:
         if not choice.systems:
             return paragraph(f"No system is chosen. This session has {', '.join(found.systems)}.")
         rows = select_rows(found, choice)
-        mine = rows.table[(rows.table["metric"] == choice.metric) & rows.table["value"].notna()]
-        if mine.empty:
+        values = rows.table[(rows.table["metric"] == choice.metric) & rows.table["value"].notna()]
+        if values.empty:
             return _explain_no_value(rows, choice)
         ratios = rows.contrasts[rows.contrasts["metric"] == choice.metric]
         if ratios.empty:

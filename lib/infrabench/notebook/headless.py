@@ -99,8 +99,8 @@ def execute(notebook: Path, out: Path, parameters: Mapping[str, Any], *, cell_ti
         except PapermillExecutionError as error:
             if error.ename == NotRunnable.__name__:
                 raise NotRunnable(f"{notebook.stem} is not run: {error.evalue}") from error
-            told = f"{error.ename}: {error.evalue}"
-            raise InfrabenchError(f"{notebook.name}, cell {error.exec_count}, failed: {told}\nSee {out}") from error
+            failure = f"{error.ename}: {error.evalue}"
+            raise InfrabenchError(f"{notebook.name}, cell {error.exec_count}, failed: {failure}\nSee {out}") from error
         except (CellTimeoutError, DeadKernelError) as error:
             raise InfrabenchError(f"{notebook.name} did not finish: {error}\nSee {out}") from error
     return out

@@ -107,17 +107,17 @@ class _Board:
     def draw_progress(self, how: str) -> None:
         assert self.now is not None
         now = self.now
-        told = [f"{now.done} of {now.total_text} trials"]
+        parts = [f"{now.done} of {now.total_text} trials"]
         if self.planned:
             whole = sum(self.done[block] >= count for block, count in self.planned.items())
-            told.append(f"block {min(whole + 1, len(self.planned))} of {len(self.planned)}")
+            parts.append(f"block {min(whole + 1, len(self.planned))} of {len(self.planned)}")
         if how == "running":
             end, long = datetime.now() + timedelta(seconds=now.remaining_s), now.remaining_s > DAY_S
-            told.append(f"about {words(now.remaining_s)} left, until {end:{'%d %b %H:%M' if long else '%H:%M'}}")
+            parts.append(f"about {words(now.remaining_s)} left, until {end:{'%d %b %H:%M' if long else '%H:%M'}}")
         else:
-            told.append(f"{how} after {words(time.monotonic() - self.begun)}")
+            parts.append(f"{how} after {words(time.monotonic() - self.begun)}")
         states = [f"{count} {state}" for state, count in sorted(now.states.items()) if state != "ok"]
-        text = "; ".join(filter(None, [", ".join(told), ", ".join(states)]))
+        text = "; ".join(filter(None, [", ".join(parts), ", ".join(states)]))
         more = ""
         if now.record is not None:
             trial, took = now.record.trial, words(now.record.duration_s)
@@ -160,9 +160,9 @@ def estimates(stored: SessionFolder) -> Shown:
     table = tidy(stored)
     table = table.assign(system=table["system"].replace(names))
     # Of what is run, the primary metrics; all, where none of what is run has one.
-    asked = [tuple(each) for each in data["primary"] if each[0] in data["workloads"]]
+    primary = [tuple(each) for each in data["primary"] if each[0] in data["workloads"]]
     every = table[["workload", "metric"]].dropna().drop_duplicates().itertuples(index=False, name=None)
-    found = interim(table, data["baseline"], asked or list(every))
+    found = interim(table, data["baseline"], primary or list(every))
     if found.empty:
         return Shown("<p>There is no value yet.</p>", "There is no value yet.")
     shown = tables.interim_table(found, data["baseline"])

@@ -158,13 +158,13 @@ def table(found: Many, kind: str, workloads: Sequence[str] = ()) -> Shown:
         if chosen.empty:
             return paragraph("There is no such workload at these sites.")
         shown = make(part, chosen)
-        told = ""
+        signs = ""
         if kind == "ratios":
             cases, wanted = (pd.MultiIndex.from_frame(frame[CELL]) for frame in (part.rows, chosen))
-            if told := tables.describe_signs(part.rows[cases.isin(wanted)]):
-                told += "; * named apart from the others" if (chosen["named"] != "").any() else ""
-        html_text = f"{notation.html_table(shown)}<p>{html.escape(told)}</p>"
-        return Shown(html_text, f"{tables.markdown(shown)}\n{told}".rstrip())
+            if signs := tables.describe_signs(part.rows[cases.isin(wanted)]):
+                signs += "; * named apart from the others" if (chosen["named"] != "").any() else ""
+        html_text = f"{notation.html_table(shown)}<p>{html.escape(signs)}</p>"
+        return Shown(html_text, f"{tables.markdown(shown)}\n{signs}".rstrip())
 
     return _each(found, one, NO_SESSION)
 
@@ -300,31 +300,31 @@ def _drawn(part: Across, over: pd.DataFrame, workload: str, metric: str, scenari
 
 def _sentence(row: Any) -> str:
     """What the sites say together of one case: mean, new site, verdict, whether it holds, who is named or missing."""
-    told = f"{row.workload} {notation.metric_title(row.metric)}, {row.scenario}, {row.system}: "
+    text = f"{row.workload} {notation.metric_title(row.metric)}, {row.scenario}, {row.system}: "
     if np.isfinite(row.ratio):
         number, interval = notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1)
         new = notation.interval(row.predicted_low, row.predicted_high, null=1)
-        told += f"over {row.sites} sites {number} times {row.baseline} (95 % interval {interval}; a new site: {new}); "
+        text += f"over {row.sites} sites {number} times {row.baseline} (95 % interval {interval}; a new site: {new}); "
         ruled = tables.ruled_out(row)
-        told += f"{notation.direction(row.better)}: {row.verdict}{ruled and f' ({ruled})'}; {row.across}"
+        text += f"{notation.direction(row.better)}: {row.verdict}{ruled and f' ({ruled})'}; {row.across}"
     else:
-        told += f"{row.reason}; do these differ: {WORDS[row.across]}"
+        text += f"{row.reason}; do these differ: {WORDS[row.across]}"
     if np.isfinite(row.p_sites):
         spread = f"SD between sites {notation.short(100 * row.tau)} %, " if np.isfinite(row.tau) else ""
-        told += f" ({spread}p of equal sites {notation.p_value(row.p_sites)})"
+        text += f" ({spread}p of equal sites {notation.p_value(row.p_sites)})"
     if row.named:
-        told += f". {row.named}"
-        told += "" if STANDS_OUT in row.named else ", which cannot be told apart"
-    told += f". Missing: {row.missing}" if row.missing else ""
-    return told + (f". {row.reason}." if row.reason and np.isfinite(row.ratio) else ".")
+        text += f". {row.named}"
+        text += "" if STANDS_OUT in row.named else ", which cannot be told apart"
+    text += f". Missing: {row.missing}" if row.missing else ""
+    return text + (f". {row.reason}." if row.reason and np.isfinite(row.ratio) else ".")
 
 
 def _each(found: Many, one: Callable[[Across], Shown], nothing: str = "") -> Shown:
     """What `one` makes of each study, or `nothing` of one without a case; its name above where there are several."""
-    made = [paragraph(nothing) if nothing and each.over.empty else one(each) for each in found]
+    pages = [paragraph(nothing) if nothing and each.over.empty else one(each) for each in found]
     if len(found) == 1:
-        return made[0]
+        return pages[0]
     return join(*(
         Shown(f"<h4>{html.escape(each.name)}</h4>{shown.html}", f"{each.name}\n\n{shown.text}")
-        for each, shown in zip(found, made, strict=True)
+        for each, shown in zip(found, pages, strict=True)
     ))  # fmt: skip

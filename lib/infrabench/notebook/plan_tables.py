@@ -89,15 +89,15 @@ def power_summary(wanted: Design) -> str:
     one, holm = (float(detectable(1.0, n, alpha=ALPHA / k)) for k in (1, contrasted))
     within = float(equivalence_margin(1.0, n))
     margin = session.study_of(wanted).margins.get("")
-    told = (
+    text = (
         f"n = {n} {unit}, paired: a difference of {one:.2f} SD of the log ratios is found with 80 % power"
         + (f" ({holm:.2f} with Holm over {contrasted} contrasts)" if contrasted > 1 else "")
         + f"; equal systems are shown equivalent, with 80 % power, within {within:.2f} SD"
     )
     if margin is None:
-        return f"{told}."
+        return f"{text}."
     limit = 100 * margin / within
-    return f"{told}. At the margin of {100 * margin:g} % that asks for an SD of at most {limit:.2g} %."
+    return f"{text}. At the margin of {100 * margin:g} % that asks for an SD of at most {limit:.2g} %."
 
 
 def look_of(wanted: Design) -> LookAt | None:

@@ -26,14 +26,14 @@ def papers() -> Shown:
     numbers = printed_numbers.published()
     rows = []
     for paper in printed_numbers.papers().itertuples(index=False):
-        mine = numbers[numbers["source"] == paper.source]
-        results = mine[~mine["statistic"].isin(NO_RESULTS)]
+        printed = numbers[numbers["source"] == paper.source]
+        results = printed[~printed["statistic"].isin(NO_RESULTS)]
         stated = [str(n) for n in sorted(set(results["n"].dropna()))]
         if stated and results["n_text"].ne("").any():
             stated.append("not for all")
         rows.append({
             "source": paper.source, "experiment": f"{paper.letter}: {paper.experiment}", "title": paper.title,
-            "authors": paper.authors, "venue": paper.venue, "numbers": str(len(mine)), "results": str(len(results)),
+            "authors": paper.authors, "venue": paper.venue, "numbers": str(len(printed)), "results": str(len(results)),
             "runs stated": ", ".join(stated) or "several",
         })  # fmt: skip
     return _shown(pd.DataFrame(rows))
@@ -61,8 +61,8 @@ def numbers(study: str, out: str = "out") -> Shown:
     cells = rows.pivot_table("printed", cell, "platform", aggfunc=_shortened, fill_value="")[platforms]
     cells.columns = [name.replace("|", ", ") for name in platforms]
     about["where"] = about.index.get_level_values("source") + " " + about["section"]
-    made = about[["unit"]].join(cells).join(about[["n", "where"]]).droplevel("source").reset_index()
-    return _shown(made.sort_values(["workload", "metric"], kind="stable"), scroll=True)
+    frame = about[["unit"]].join(cells).join(about[["n", "where"]]).droplevel("source").reset_index()
+    return _shown(frame.sort_values(["workload", "metric"], kind="stable"), scroll=True)
 
 
 def audit(study: str, out: str = "out") -> Shown:
@@ -71,46 +71,46 @@ def audit(study: str, out: str = "out") -> Shown:
     Findings without arithmetic are marked *text*; the files have the quoted words and the ids of the numbers too.
     """
     rows = findings.audit(study)
-    made = pd.DataFrame({
+    frame = pd.DataFrame({
         "": rows["id"],
         "claim, as printed": rows["claim"] + " [" + rows["where"] + "]",
         "recomputed": rows["recomputed"].where(rows["basis"] == "arithmetic", "Text: " + rows["recomputed"]),
         "consequence": rows["consequence"], "effect": rows["kind"].map(findings.KINDS), "verdict": rows["verdict"],
     })  # fmt: skip
     _save(rows, out, f"audit-{study}", f"What does not add up in the papers on {NAMES[study]}.")
-    return _shown(made)
+    return _shown(frame)
 
 
 def tally(out: str = "out") -> Shown:
     """Return how many findings there are by experiment, effect and verdict; written to files."""
-    made = findings.tally(findings.audit()).astype("str").rename(columns={"study": "experiment", "kind": "effect"})
-    return _table(made, out, "tally", "Findings by experiment, effect and verdict.")
+    frame = findings.tally(findings.audit()).astype("str").rename(columns={"study": "experiment", "kind": "effect"})
+    return _table(frame, out, "tally", "Findings by experiment, effect and verdict.")
 
 
 def composite(out: str = "out") -> Shown:
     """Return the composite score in every version: score with bounds from rounding by engine, and the order."""
-    made = []
+    by_version = []
     for version, rows in score.composite().groupby("version", sort=False):
         cells = {
             ENGINES[row.engine]: f"{row.score:.2f} [{row.low:.2f}, {row.high:.2f}]"
             for row in rows.itertuples(index=False)
         }
-        made.append({"version": rows["label"].iloc[0], **cells, "order": score.order(str(version))})
+        by_version.append({"version": rows["label"].iloc[0], **cells, "order": score.order(str(version))})
     caption = "Composite score, % of native, in every version; in brackets what the rounding of printed digits allows."
-    return _table(pd.DataFrame(made), out, "composite", caption)
+    return _table(pd.DataFrame(by_version), out, "composite", caption)
 
 
 def leads(out: str = "out") -> Shown:
     """Return the lead of one engine over another in every version of the score, and whether rounding can turn it."""
     rows = score.orders()
-    made = pd.DataFrame({
+    frame = pd.DataFrame({
         "version": rows["label"],
         "lead of": rows["ahead"].map(ENGINES) + " over " + rows["behind"].map(ENGINES),
         "points": rows["points"].map("{:+.2f}".format),
         "bounds from rounding": rows["low"].map("{:+.2f}".format) + " to " + rows["high"].map("{:+.2f}".format),
         "sign": rows["robust"].map({True: "stands", False: "open"}),
     })  # fmt: skip
-    return _table(made, out, "leads", "Leads in the composite score, percentage points.")
+    return _table(frame, out, "leads", "Leads in the composite score, percentage points.")
 
 
 def figure(out: str = "out") -> Shown:
@@ -145,22 +145,22 @@ def outcome(study: str) -> Shown:
     """Return what of an experiment's conclusions survives, what does not, and what cannot be decided."""
     found = findings.outcomes(study)
     parts = [(findings.OUTCOMES[kind], lines) for kind, lines in found.items()]
-    told = "".join(f"<p><b>{name.capitalize()}</b></p>{listed(lines).html}" for name, lines in parts)
-    return Shown(told, "\n".join(f"{name.capitalize()}\n{listed(lines).text}" for name, lines in parts))
+    page = "".join(f"<p><b>{name.capitalize()}</b></p>{listed(lines).html}" for name, lines in parts)
+    return Shown(page, "\n".join(f"{name.capitalize()}\n{listed(lines).text}" for name, lines in parts))
 
 
 def targets(out: str = "out") -> Shown:
     """Return the published ratios that a measurement can be compared with, and how far each can be trusted."""
-    five, made = "{:.5f}".format, []
+    five, rows = "{:.5f}".format, []
     for each in (each for by_system in comparison.targets() for each in by_system.values()):
         printed = each.columns
-        made.append({
+        rows.append({
             "number": each.key, "ratio": f"{each.system} / {each.baseline}",
             "published": " to ".join(map(five, sorted({printed["published_low"], printed["published_high"]}))),
             "allowed by rounding": f"{five(each.rounded.low)} to {five(each.rounded.high)}",
             "grade": printed["grade"], "measured here as": f"{each.workload} {each.metric}", "note": printed["note"],
         })  # fmt: skip
-    return _table(pd.DataFrame(made), out, "targets", "Published ratios that a measurement can be compared with.")
+    return _table(pd.DataFrame(rows), out, "targets", "Published ratios that a measurement can be compared with.")
 
 
 def _different(texts: pd.Series, sep: str) -> str:
@@ -184,7 +184,7 @@ def _save(made: pd.DataFrame, out: str, name: str, caption: str) -> None:
 
 def _shown(made: pd.DataFrame, scroll: bool = False) -> Shown:
     """Return a table as text to read: to the left, wrapped; with a bar to scroll where that is asked for and long."""
-    told = notation.html_table(made, words=True)
+    page = notation.html_table(made, words=True)
     if scroll and len(made) > LONG:
-        told = f'<div style="max-height:{2 * LONG}em;overflow-y:auto">{told}</div>'
-    return Shown(told, tables.markdown(made.astype("str")))
+        page = f'<div style="max-height:{2 * LONG}em;overflow-y:auto">{page}</div>'
+    return Shown(page, tables.markdown(made.astype("str")))

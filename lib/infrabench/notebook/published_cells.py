@@ -177,15 +177,15 @@ def _values(found: Results, each: Cell) -> Iterator[dict[str, str]]:
         yield head | {"note": f"{_lacking(found, [each])}; {each.note}"}
         return
     for reading, factor in each.readings.items():
-        theirs = row.value * factor
+        printed_value = row.value * factor
         for metric, ours in ours_of.items():
             for mine in ours.itertuples(index=False):
-                scale = notation.scale([theirs, mine.mean], mine.unit)
+                scale = notation.scale([printed_value, mine.mean], mine.unit)
                 number, interval = columns.both(mine, "mean", factor=scale.factor)
                 yield head | {
-                    "read": reading, "theirs": notation.number(theirs / scale.factor), "unit": scale.unit,
+                    "read": reading, "theirs": notation.number(printed_value / scale.factor), "unit": scale.unit,
                     "metric": notation.metric_title(metric), "system": mine.system, "scenario": mine.scenario,
-                    "ours": number, "95 % CI": interval, "ours / theirs": notation.short(mine.mean / theirs),
+                    "ours": number, "95 % CI": interval, "ours / theirs": notation.short(mine.mean / printed_value),
                     "note": each.note,
                 }  # fmt: skip
 
@@ -209,8 +209,8 @@ def _lacking(found: Results, printed: Sequence[Cell]) -> str:
             for other in data.get("not_applicable", [])
             if other["workload"] == each.workload and each.is_at(other["scenario"])
         }
-        mine = found.table[found.table["workload"] == each.workload]
-        there = mine["scenario"].map(each.is_at).astype("bool").any()
+        rows = found.table[found.table["workload"] == each.workload]
+        there = rows["scenario"].map(each.is_at).astype("bool").any()
         for system in each.systems:
             if system not in reasons and system in map(plain, found.systems) and not there:
                 told.append(explain_scope(data))
@@ -233,9 +233,9 @@ def _ratios(found: Results, pair: PublishedPair) -> Iterator[dict[str, Any]]:
     ours_of = {metric: [_cells(found, each, metric) for each in both] for metric in both[0].metrics}
     lacking = [each for i, each in enumerate(both) if all(ours[i].empty for ours in ours_of.values())]
     if lacking:
-        told = f"{_lacking(found, lacking)}; {pair.note}"
+        reason = f"{_lacking(found, lacking)}; {pair.note}"
         yield head | {
-            "metric": both[0].metrics[0], "n_pairs": 0, "agreement": NOT_COMPARABLE, "note": told, "reason": told,
+            "metric": both[0].metrics[0], "n_pairs": 0, "agreement": NOT_COMPARABLE, "note": reason, "reason": reason,
         }  # fmt: skip
         return
     for metric, (above, below) in ours_of.items():

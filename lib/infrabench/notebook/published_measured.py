@@ -54,8 +54,8 @@ def published(found: Results) -> Shown:
     counts = ", ".join(f"{word} {words[word]}" for word in WORDS if word in words)
     missing = int((rows["n_pairs"] == 0).sum())
     more = f", {missing} of them because nothing was measured" if missing else ""
-    told = [table(found, "published")] if rows["where"].notna().any() else []
-    told += [published_cells.ratios(found)] if rows["printed"].notna().any() else []
+    sections = [table(found, "published")] if rows["where"].notna().any() else []
+    sections += [published_cells.ratios(found)] if rows["printed"].notna().any() else []
     study, folder = LETTERS[str(found.data["study"])], str(found.folder)
     cells = [published_cells.values(found)] if published_cells.read_cells(found.data["study"])[0] else []
     return join(
@@ -63,7 +63,7 @@ def published(found: Results) -> Shown:
         *(fold("Printed values beside those of ours that they can stand for", each) for each in cells),
         paragraph(f"{len(rows)} comparisons with published ratios: {counts}{more}."),
         figure(found, "published"),
-        fold("Every published ratio, where it is printed, and what is to be known of it", *told),
+        fold("Every published ratio, where it is printed, and what is to be known of it", *sections),
         fold("What does not add up in what is printed, computed from it", published_audit.audit(study, folder)),
         fold("What is left of the conclusions", published_audit.outcome(study)),
     )
@@ -79,11 +79,11 @@ def published_metrics(found: Results) -> Shown:
     >>> ib.published_metrics(results)
     """
     every = pd.concat([found.contrasts, derived_contrasts(found)], ignore_index=True)
-    told = []
+    lines = []
     for name, workload, metric in METRICS:
         rows = every[(every["workload"] == workload) & (every["metric"] == metric)]
-        told += [f"{name}, {sentence(row)}" for row in rows.itertuples(index=False)]
-        told += [f"{name}: not measured: {absence(found, workload)}."] if rows.empty else []
+        lines += [f"{name}, {sentence(row)}" for row in rows.itertuples(index=False)]
+        lines += [f"{name}: not measured: {absence(found, workload)}."] if rows.empty else []
     judged, limits = derived_metrics.judge_bounds(found.table), []
     for bound in derived_metrics.bounds():
         rows = judged[judged["key"] == bound.key]
@@ -93,7 +93,7 @@ def published_metrics(found: Results) -> Shown:
             limits.append(f"{bound.workload}, below {format_time(bound.value)}: not measured: {why}.")
     shown = [
         paragraph("Metrics as the papers define them, each as a ratio with its verdict:"),
-        listed(told),
+        listed(lines),
         paragraph("What the papers say that a value stays below on every system, by the interval of the mean:"),
         listed(limits),
     ]
@@ -179,10 +179,10 @@ def published_score(found: Results) -> Shown:
         f"Overall performance, % of native, of {cases}: ours over {about}, with its 95 % interval (delta method), and "
         "what the papers' own numbers give in the same form." + (f" {more} others lack a value." if more else "")
     )
-    made: dict[str, dict[str, str]] = {}
+    cells: dict[str, dict[str, str]] = {}
     for row in measured.scores.itertuples(index=False):
         texts = {f"{row.system}, ours": _score_text(row), f"{row.system}, papers": f"{row.published:.2f}"}
-        made.setdefault(row.label, {"form": row.label}).update(texts)
+        cells.setdefault(row.label, {"form": row.label}).update(texts)
     sentences = []
     for system, of in forms.groupby("system", sort=False):
         printed = numbers().printed(SCORE.format(plain(str(system))))
@@ -195,7 +195,7 @@ def published_score(found: Results) -> Shown:
         points, ends = notation.estimate(row.points, row.low, row.high, null=0)
         word = "not decided" if not row.low * row.high > 0 else "leads" if row.low > 0 else "is behind"
         sentences.append(f"{row.ahead} over {row.behind}, corrected: {points} points {ends}: {word}.")
-    scores = kept(found, pd.DataFrame(made.values()), "published-score", caption)
+    scores = kept(found, pd.DataFrame(cells.values()), "published-score", caption)
     return join(paragraph(caption), scores, listed(sentences))
 
 

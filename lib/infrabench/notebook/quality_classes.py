@@ -49,14 +49,14 @@ def table(found: Results) -> Shown:
 
     Ours are one row for each system and metric, from the lowest of its means over all scenarios to the highest.
     """
-    rows = [_row(told, [value], kind) for told, value, kind in _printed()]
+    rows = [_row(label, [value], kind) for label, value, kind in _printed()]
     measured = found.estimates.dropna(subset="mean")
     for metric, kind in KINDS.items():
         for system in found.systems:
-            mine = measured[(measured["metric"] == metric) & (measured["system"] == system)]["mean"]
-            if len(mine):
-                told = f"ours: {system}, {notation.metric_title(metric)}, {len(mine)} scenarios"
-                rows.append(_row(told, [mine.min(), mine.max()], kind))
+            means = measured[(measured["metric"] == metric) & (measured["system"] == system)]["mean"]
+            if len(means):
+                label = f"ours: {system}, {notation.metric_title(metric)}, {len(means)} scenarios"
+                rows.append(_row(label, [means.min(), means.max()], kind))
     return kept(found, pd.DataFrame(rows), "beside-grades", "TIPHON's classes as the paper prints them.")
 
 
@@ -117,12 +117,12 @@ def _printed() -> Iterator[tuple[str, float, Kind]]:
         if kind := KINDS.get(each.metrics[0]):
             row = each.row
             for reading, factor in each.readings.items():
-                told = f"the paper: {row.platform}, {row.scenario}: {row.printed} {row.unit}, read {reading}"
-                yield told, row.value * factor, kind
+                label = f"the paper: {row.platform}, {row.scenario}: {row.printed} {row.unit}, read {reading}"
+                yield label, row.value * factor, kind
     row = numbers().row(THRESHOLD)
     for reading, factor in read_toml("cells.toml")["readings"]["threshold"].items():
-        told = f"the paper: its own threshold of 'very good': {row.printed} {row.unit}, read {reading}"
-        yield told, row.value * factor, "throughput"
+        label = f"the paper: its own threshold of 'very good': {row.printed} {row.unit}, read {reading}"
+        yield label, row.value * factor, "throughput"
 
 
 def _row(told: str, values: Sequence[float], kind: Kind) -> dict[str, Any]:

@@ -192,17 +192,17 @@ def load_knee(found: Results, workload: str = "web-rate", metric: str = "latency
     if rows.empty:
         return join(curve, listed(without))
     ratios = contrasts(rows, found.data["baseline"], found.data["margins"])
-    told = paragraph(
+    intro = paragraph(
         f"The rate at which the mean time of a request reaches {format_time(limit_s)}, {knee.TIMES:g} times what "
         f"{found.data['baseline']} takes at {notation.number(levels.min())} requests a second:"
     )
-    caption = f"{told.text} means over blocks with 95 % intervals."
+    caption = f"{intro.text} means over blocks with 95 % intervals."
     cells = write(estimates(rows), {
         **words("system"), "blocks": lambda row: f"{row.n} of {blocks}",
         "rate, 1/s": lambda row: both(row, "mean")[0], CI: lambda row: both(row, "mean")[1],
     })  # fmt: skip
     compared = [sentence(row) for row in ratios.itertuples(index=False)]
-    return join(curve, told, kept(found, pd.DataFrame(cells), f"{workload}-knee", caption), listed(without + compared))
+    return join(curve, intro, kept(found, pd.DataFrame(cells), f"{workload}-knee", caption), listed(without + compared))
 
 
 def format_time(seconds: float) -> str:

@@ -94,8 +94,8 @@ def size_table(session: Session) -> pd.DataFrame:
     ]  # fmt: skip
     unused = {name for name in ("no width counts", "have enough") if not any(row[name] for row in rows)}
     rows = [{name: value for name, value in row.items() if name not in unused} for row in rows]
-    told = "fixed before the first trial" if not session.data.get("stopping") else "no look yet"
-    return pd.DataFrame(rows or [{"blocks": session.data["blocks"], "then": told}])
+    none_yet = "fixed before the first trial" if not session.data.get("stopping") else "no look yet"
+    return pd.DataFrame(rows or [{"blocks": session.data["blocks"], "then": none_yet}])
 
 
 def blocks_table(session: Session) -> pd.DataFrame:
@@ -198,12 +198,13 @@ def results(session: Session, out: str = "out", view: str = "") -> Results:
 
     found = api.results(session, out, view)
     if get_ipython() is not None:
-        told = make_abstract(session, found)
+        abstract = make_abstract(session, found)
         line = (
-            f"{', '.join(told['sessions'])}: {told['study']}, profile {told['profile']}, site {told['site']['name']}; "
-            f"{told['recorded']} of {told['planned']} trials, {told['ok']} valid"
+            f"{', '.join(abstract['sessions'])}: {abstract['study']}, profile {abstract['profile']}, "
+            f"site {abstract['site']['name']}; {abstract['recorded']} of {abstract['planned']} trials, "
+            f"{abstract['ok']} valid"
         )
-        display({MIME: told, "text/plain": line}, raw=True)
+        display({MIME: abstract, "text/plain": line}, raw=True)
     return found
 
 

@@ -54,15 +54,15 @@ def execute_page(home: Path) -> Path:
     """Return the first page, executed now, as a path below `home`; without its tables where they cannot be made."""
     from infrabench.notebook import headless  # papermill is slow to import
 
-    made = home / FOLDER / PAGE
-    made.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(home / "notebooks" / PAGE, made)
+    page = home / FOLDER / PAGE
+    page.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(home / "notebooks" / PAGE, page)
     log.info("Looking at what this machine can run and which sessions there are (some seconds)")
     try:
-        headless.execute(made, made, {}, cell_timeout_s=PAGE_S)
+        headless.execute(page, page, {}, cell_timeout_s=PAGE_S)
     except InfrabenchError as error:
         log.warning("the first page is not whole: %s", error)
-    return made.relative_to(home)
+    return page.relative_to(home)
 
 
 def command(home: Path, first: Path, *, port: int | None = None, browser: bool = True) -> list[str]:
@@ -100,14 +100,14 @@ def look_around(studies: Sequence[str] | None = None) -> dict[str, dict[str, Out
 
     `studies`: their names; None: every study that has a notebook.
     """
-    platforms, made = find_platforms(), dict[str, bool]()
+    platforms, cached = find_platforms(), dict[str, bool]()
     found = {}
     for name in list_studies() if studies is None else studies:
         study = registry.study(name)
         usual = _design_profiles(study)
         systems = tuple(dict.fromkeys(system for each in usual.values() for system in each.systems)) or study.systems
         disk_bytes = max((case.disk_bytes for case in usual["quick"].cases), default=0) if "quick" in usual else 0
-        found[name] = platforms.check_systems(study, systems, disk_bytes, made)
+        found[name] = platforms.check_systems(study, systems, disk_bytes, cached)
     return found
 
 
@@ -184,11 +184,12 @@ def _own(name: str, path: Path) -> dict[str, Any]:
         now, names, given = resume.state(path), labels.of(path), resume.parameters(path)
     except (InfrabenchError, OSError) as error:
         return {"session": name, "study": "", "state": str(error)}
-    told = f"{now.done} of {now.planned} trials, {now.whole} of {now.blocks} blocks whole"
+    progress = f"{now.done} of {now.planned} trials, {now.whole} of {now.blocks} blocks whole"
     return {
         "session": name, "study": _link(data["study"]), "profile": data["profile"],
         "systems": ", ".join(names.get(each, each) for each in data["systems"]),
-        "begun": data["created_utc"].replace("T", " ")[:16], "state": f"{now.word}: {told}", "next": _next(now, given),
+        "begun": data["created_utc"].replace("T", " ")[:16], "state": f"{now.word}: {progress}",
+        "next": _next(now, given),
     }  # fmt: skip
 
 
@@ -201,8 +202,8 @@ def _next(now: resume.State, given: Mapping[str, Any] | None) -> str:
         return f"To go on, set in its notebook, and run it: {resume.lines(given)}"
     if given is None:
         return ""
-    asked = {name: value for name, value in given.items() if name not in ("mode", "systems", "workloads", "site")}
-    return f"To look at it, set in its notebook: {resume.lines(asked)}"
+    parameters = {name: value for name, value in given.items() if name not in ("mode", "systems", "workloads", "site")}
+    return f"To look at it, set in its notebook: {resume.lines(parameters)}"
 
 
 def _design_profiles(study: Study) -> dict[str, Design]:
@@ -220,5 +221,5 @@ def _notebook(study: str) -> Path:
 
 def _table(rows: list[dict[str, Any]]) -> Shown:
     """Return the rows as a table with the columns of the fullest: what cannot be read has fewer."""
-    made = pd.DataFrame(rows, columns=list(max(rows, key=len))).astype("object").fillna("")
-    return Shown(html_table(made, words=True), markdown(made))
+    frame = pd.DataFrame(rows, columns=list(max(rows, key=len))).astype("object").fillna("")
+    return Shown(html_table(frame, words=True), markdown(frame))

@@ -65,13 +65,13 @@ def write(found: Results, folder: Path, figures: Path | None = None, prefix: str
     Raises `DesignError` as `numbers` does.
     """
     name, session = file_name(prefix or found.name), _join_sessions(found)
-    made = [*numbers(found, prefix), *_captions(found, figures, prefix)]
+    every = [*numbers(found, prefix), *_captions(found, figures, prefix)]
     head = f"Numbers of session {session}: {found.data['title']}"
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"numbers-{name}.tex", folder / f"numbers-{name}.json"]
-    paths[0].write_text(commands(made, head), encoding="utf-8")
+    paths[0].write_text(commands(every, head), encoding="utf-8")
     keys = ("text", "value", "low", "high", "unit", "about")
-    texts = {each.name: {key: getattr(each, key) for key in keys} for each in made}
+    texts = {each.name: {key: getattr(each, key) for key in keys} for each in every}
     data = {"session": session, "study": found.data["study"], "numbers": texts}
     paths[1].write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     rows = chosen(found)
@@ -106,16 +106,16 @@ def numbers(found: Results, prefix: str = "") -> list[Number]:
     if prefix and not re.fullmatch("[A-Za-z]+", prefix):
         raise DesignError(f"the prefix {prefix!r} of LaTeX commands may have letters only, such as hostA")
     start, data, session = first(found, prefix), found.data, _join_sessions(found)
-    told = {"Session": session, "Profile": data["profile"], "Baseline": data["baseline"]}
-    made = [Number(f"{start}{word}", value, f"{session}: the session") for word, value in told.items()]
+    facts = {"Session": session, "Profile": data["profile"], "Baseline": data["baseline"]}
+    of_session = [Number(f"{start}{word}", value, f"{session}: the session") for word, value in facts.items()]
     blocks = data["blocks"]
-    made.insert(2, Number(f"{start}Blocks", str(blocks), f"{session}: the session", float(blocks), unit="1"))
-    made += [*_contrasts(found, start), *_cells(found, start)]
-    for name, count in Counter(each.name for each in made).items():
+    of_session.insert(2, Number(f"{start}Blocks", str(blocks), f"{session}: the session", float(blocks), unit="1"))
+    of_session += [*_contrasts(found, start), *_cells(found, start)]
+    for name, count in Counter(each.name for each in of_session).items():
         if count > 1:
-            both = " | ".join(each.about for each in made if each.name == name)
+            both = " | ".join(each.about for each in of_session if each.name == name)
             raise DesignError(f"two numbers come to the name {name}: {both}. Give one of these systems another name")
-    return made
+    return of_session
 
 
 def sessions(found: Results) -> list[str]:
@@ -230,14 +230,14 @@ def _stem(metric: str) -> str:
 
 def _captions(found: Results, figures: Path | None, prefix: str) -> list[Number]:
     """Return the captions of the table and of the saved figures of this session and view, by the figures' names."""
-    made: list[Number] = []
+    captions: list[Number] = []
     session, start = _join_sessions(found), first(found, prefix)
     if len(chosen(found)):
         about = f"{session}: caption of the table of ratios"
-        made.append(Number(f"{start}RatiosCaption", ratios_caption(found), about))
+        captions.append(Number(f"{start}RatiosCaption", ratios_caption(found), about))
     for path in sorted((figures / found.name).glob("*.json")) if figures else ():
         car = json.loads(path.read_text(encoding="utf-8"))
         if car["data"]["sessions"] == sessions(found):
             name = f"{start}{letters(car['figure'])}Caption"
-            made.append(Number(name, car["caption"], f"{session}: caption of the figure {car['figure']}"))
-    return made
+            captions.append(Number(name, car["caption"], f"{session}: caption of the figure {car['figure']}"))
+    return captions

@@ -227,18 +227,18 @@ def _judged(frame: pd.DataFrame, values: Array, fates: NDArray[np.int8], deploym
     changes: dict[Any, dict[str, Any]] = {}
     for at, row in enumerate(frame.itertuples()):
         units = deployment if row.pair_unit == PER_DEPLOYMENT else None
-        again = None
+        judge = None
         changed: dict[str, Any] = {}
         if row.kind in (COUNT, SHARE):
-            again = partial(judge_events, row.kind, deployment=units, margin=row.margin, percent=row.unit == "%")
-            changed = dict(again(values[at]))
+            judge = partial(judge_events, row.kind, deployment=units, margin=row.margin, percent=row.unit == "%")
+            changed = dict(judge(values[at]))
             if "apart" not in changed:  # what was said stays, and this beside it
-                again = None
+                judge = None
                 reasons = (found.loc[row.Index, "reason"], changed.get("reason", ""))
                 changed = {"reason": "; ".join(filter(None, reasons))}
         if fallen[at]:
             seen = found.loc[row.Index].to_dict() | changed | {"margin": row.margin, "baseline": row.baseline}
-            changed |= account_losses(seen, values[at], fates[at], units, again, tops[at])
+            changed |= account_losses(seen, values[at], fates[at], units, judge, tops[at])
         if changed:
             changes[row.Index] = changed
     # column by column: a cell at a time would take longer than the judging
@@ -287,9 +287,9 @@ def _without_flagged(
     frame["verdict_without_flagged"] = frame["verdict"]
     if some.any():
         left = np.where(flagged[some, None], NAN, values[some])
-        again = _judged(frame.loc[some, GIVEN], left, fates[some], deployment)
+        without_flagged = _judged(frame.loc[some, GIVEN], left, fates[some], deployment)
         changed = frame[[*FAMILY, *DECIDING]].copy()
-        changed.loc[some, list(DECIDING)] = again[list(DECIDING)]
+        changed.loc[some, list(DECIDING)] = without_flagged[list(DECIDING)]
         # in its family: a contrast may lose a claim because another one lost it
         frame["verdict_without_flagged"] = _verdicts(changed)[0]
     frame["sensitive"] = frame["verdict_without_flagged"] != frame["verdict"]

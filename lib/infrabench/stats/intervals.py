@@ -259,12 +259,12 @@ def means(x: Array, shares: Array) -> Array:
     `shares`: (n, resamples). The product is made in pieces that stay on one thread: threads bring little at this size,
     and on a machine with other work, where they wait for each other, they make it several times slower.
     """
-    made = np.empty((len(x), shares.shape[1]))
+    result = np.empty((len(x), shares.shape[1]))
     width = max(16, ONE_THREAD // max(x.size, 1))
     for start in range(0, shares.shape[1], width):
         piece = slice(start, start + width)
-        np.matmul(x, shares[:, piece], out=made[:, piece])
-    return made
+        np.matmul(x, shares[:, piece], out=result[:, piece])
+    return result
 
 
 def medians(x: Array, counts: Counts) -> Array:
@@ -274,8 +274,8 @@ def medians(x: Array, counts: Counts) -> Array:
     resample is made or sorted.
     """
     n = x.shape[-1]
-    made = np.empty((len(x), counts.shape[1]))
-    for cell, row in zip(x, made, strict=True):
+    result = np.empty((len(x), counts.shape[1]))
+    for cell, row in zip(x, result, strict=True):
         order = np.argsort(cell, kind="stable")
         so_far = np.zeros(counts.shape[1], dtype=counts.dtype)
         below, above = np.zeros_like(so_far), np.zeros_like(so_far)
@@ -285,7 +285,7 @@ def medians(x: Array, counts: Counts) -> Array:
             above += so_far <= n // 2
         low, high = cell[order][below], cell[order][above]
         row[:] = low + (high - low) / 2
-    return made
+    return result
 
 
 def percentile_ends(made: Array) -> Ends:
@@ -338,11 +338,11 @@ def bootstrap_median_ratio(x: ArrayLike, y: ArrayLike) -> Interval:
         return no_interval(x.shape[:-1])
 
     def ends(counts: Counts, x: Array, y: Array) -> Ends:
-        made, below = medians(x, counts), medians(y, counts)
+        above, below = medians(x, counts), medians(y, counts)
         observed = np.median(y, axis=-1)
         usable = (observed != 0) & (np.sign(below) == np.sign(observed)[:, None]).all(axis=-1)
-        made /= below
-        low, high = percentile_ends(made)
+        above /= below
+        low, high = percentile_ends(above)
         return np.where(usable, low, NAN), np.where(usable, high, NAN)
 
     return over_cells(ends, x, y)

@@ -60,17 +60,17 @@ def sustain(table: pd.DataFrame, workload: str, metric: str, limit: float) -> tu
     within the levels. Those that do not are its best ones, or its worst: without them its mean would be another's.
     """
     rows, lacking = _rows(table, workload, metric), dict[str, int]()
-    made = []
+    frames = []
     for cell, block in rows.groupby(["system", "session", "deployment", "block"], sort=False):
         ordered = block.sort_values("level")
         (rate,) = crossing(ordered["level"].to_numpy("float64"), ordered[["value"]].to_numpy("float64").T, limit)
         if not np.isfinite(rate):
             lacking[str(cell[0])] = lacking.get(str(cell[0]), 0) + 1
-        made.append(ordered.iloc[[0]].assign(
+        frames.append(ordered.iloc[[0]].assign(
             value=rate, metric=METRIC, unit="1/s", better="higher", factor=None, level=np.nan,
             scenario=f"{metric} up to {limit:.3g} s",
         ))  # fmt: skip
-    every = pd.concat(made, ignore_index=True).astype(table.dtypes) if made else table.iloc[:0]
+    every = pd.concat(frames, ignore_index=True).astype(table.dtypes) if frames else table.iloc[:0]
     return every[~every["system"].isin(list(lacking))].reset_index(drop=True), lacking
 
 

@@ -108,10 +108,10 @@ def explain_unequal(values: Array, fates: NDArray[np.int8], names: Sequence[str]
     ]
     if not pairs:
         return ""
-    told = [f"{name}: {each}" for name, each in zip(names, _render_fates(values, fates), strict=True)]
-    worse = "; ".join(told[i] for i in sorted({pair[1] for pair in pairs}))
+    lines = [f"{name}: {each}" for name, each in zip(names, _render_fates(values, fates), strict=True)]
+    worse = "; ".join(lines[i] for i in sorted({pair[1] for pair in pairs}))
     least = min((pair[0] for pair in pairs), key=lambda i: fallen[i].sum())
-    return f"{worse} ({told[least]}): {UNLIKE}"
+    return f"{worse} ({lines[least]}): {UNLIKE}"
 
 
 def explain_lost(values: Array, fates: NDArray[np.int8], names: Sequence[str]) -> str:

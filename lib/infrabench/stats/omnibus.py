@@ -283,8 +283,8 @@ def _interaction_of(cube: Blocked, cases: Any, systems: list[str]) -> dict[str, 
     x = stack.numbers.reshape(k, levels, -1)
     unequal = (explain_unequal(*each, systems) for each in zip(values, fates, strict=True))
     scenarios = cube.cases["scenario"].iloc[cases][ran]
-    told = [f"at {name}, {NOT_COMPARABLE}: {said}" for name, said in zip(scenarios, unequal, strict=True) if said]
-    reason = told[0] if told and levels > 1 else ""
+    notes = [f"at {name}, {NOT_COMPARABLE}: {said}" for name, said in zip(scenarios, unequal, strict=True) if said]
+    reason = notes[0] if notes and levels > 1 else ""
     usable = bool((x > 0).all()) and x.size > 0 and not reason
     found = interaction(np.log(x) if usable else x[..., :0])
     row = {"levels": levels, "n": x.shape[-1], "pair_unit": units.iloc[0], "reason": reason, "f": found.statistic}

@@ -333,8 +333,8 @@ def paired_d(x: ArrayLike, y: ArrayLike) -> Estimate:
     estimate, error, df = log_moments(x, y)
     statistic = np.asarray(estimate / error)
     exists, scale = np.isfinite(statistic), np.sqrt(max(n, 1))
-    held = np.where(exists, statistic, 0.0)
-    low, high = (noncentrality(held, max(df, 1), p) / scale for p in ((1 + LEVEL) / 2, (1 - LEVEL) / 2))
+    defined = np.where(exists, statistic, 0.0)
+    low, high = (noncentrality(defined, max(df, 1), p) / scale for p in ((1 + LEVEL) / 2, (1 - LEVEL) / 2))
     return Estimate(np.where(exists, statistic / scale, np.nan)[()], intervals.interval(low, high, LEVEL, exists))
 
 

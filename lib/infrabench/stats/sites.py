@@ -75,9 +75,9 @@ def per_site(contrasts: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     if rows.empty:
         return pd.DataFrame(columns=list(PER_SITE)).astype(PER_SITE)
     for name in SHARED:
-        told = rows.groupby(CELL)[name].nunique()
-        if (told > 1).any():
-            where = ", ".join(told.index[told > 1][0])
+        distinct = rows.groupby(CELL)[name].nunique()
+        if (distinct > 1).any():
+            where = ", ".join(distinct.index[distinct > 1][0])
             raise SchemaError(f"{where}: the {name} differs between sites; sites that measure different things are "
                               "not put together")  # fmt: skip
     df = rows["n_pairs"].to_numpy(dtype=float) - 1
@@ -131,29 +131,29 @@ def over_sites(
     every = first.reindex(columns=list(OVER_SITES)).assign(ratio=NAN, ratio_low=NAN, ratio_high=NAN, named="")
     every = every.reset_index(drop=True).astype(dict.fromkeys(WORDS, "object"))
     every["planned"], every["missing"] = len(sites), _missing(rows, number, sites, lost or {})
-    told = rows.copy()
+    marked = rows.copy()
     used = rows["error"].notna().to_numpy()
     counts = np.bincount(number[used], minlength=len(every))
     for k in np.unique(counts):
         cells = np.flatnonzero(counts == k)
         # their rows, site by site: (cells, k)
-        mine = np.flatnonzero(used & np.isin(number, cells))
-        mine = mine[np.argsort(number[mine], kind="stable")].reshape(len(cells), k)
-        for name, values in _over(rows, mine, every["margin"].to_numpy(dtype=float)[cells]).items():
+        places = np.flatnonzero(used & np.isin(number, cells))
+        places = places[np.argsort(number[places], kind="stable")].reshape(len(cells), k)
+        for name, values in _over(rows, places, every["margin"].to_numpy(dtype=float)[cells]).items():
             every.loc[cells, name] = values
         if k >= FEWEST:
-            against = _against_others(rows, mine, every["p_sites"].to_numpy(dtype=float)[cells])
+            against = _against_others(rows, places, every["p_sites"].to_numpy(dtype=float)[cells])
             for name, values in against.items():
-                told.loc[rows.index[mine.ravel()], name] = values.ravel()
+                marked.loc[rows.index[places.ravel()], name] = values.ravel()
             every.loc[cells, "named"] = [
                 ", ".join(f"{site} {word}" for site, word in zip(names, words, strict=True) if word)
-                for names, words in zip(rows["site"].to_numpy()[mine], against["named"], strict=True)
+                for names, words in zip(rows["site"].to_numpy()[places], against["named"], strict=True)
             ]
     every = _decided(_withheld(every, rows, number))
     every["p_sites_adjusted"], every["adjustment"] = multiplicity.by_metric(every, every["p_sites"], primary)
     alone = (every["p_sites"] < ALPHA) & (every["p_sites_adjusted"] >= ALPHA)
     every["reason"] = join_words(every["reason"], np.where(alone, ALONE, ""))
-    return told.astype(PER_SITE), every.astype(OVER_SITES)
+    return marked.astype(PER_SITE), every.astype(OVER_SITES)
 
 
 def _withheld(every: pd.DataFrame, rows: pd.DataFrame, number: NDArray[np.intp]) -> pd.DataFrame:
@@ -161,8 +161,8 @@ def _withheld(every: pd.DataFrame, rows: pd.DataFrame, number: NDArray[np.intp])
     gone = rows["error"].isna() & rows["flags"].str.contains(LOST, regex=False)
     for case, sites in rows["site"][gone].groupby(number[gone]):
         every.loc[case, MEANS] = NAN
-        told = f"{LOST} at {', '.join(sites)}: {UNLIKE}"
-        every.loc[case, "reason"] = "; ".join(filter(None, (every.loc[case, "reason"], told)))
+        reason = f"{LOST} at {', '.join(sites)}: {UNLIKE}"
+        every.loc[case, "reason"] = "; ".join(filter(None, (every.loc[case, "reason"], reason)))
     return every
 
 
@@ -208,11 +208,11 @@ def _over(rows: pd.DataFrame, mine: NDArray[np.intp], margin: Array) -> dict[str
 def _qualified(used: pd.DataFrame) -> str:
     """What has to be known of the sites of one case: other units of replication, a coarse tool, dependence."""
     units = dict.fromkeys(used["pair_unit"])
-    told = [f"{UNITS}: {', '.join(units)}"] if len(units) > 1 else []
+    notes = [f"{UNITS}: {', '.join(units)}"] if len(units) > 1 else []
     for word in (LIMITED, DEPENDENT, LOST):
         where = used.loc[used["flags"].str.contains(word, regex=False), "site"]
-        told += [f"{word} at {', '.join(where)}"] if len(where) else []
-    return "; ".join(told)
+        notes += [f"{word} at {', '.join(where)}"] if len(where) else []
+    return "; ".join(notes)
 
 
 def _said(found: Summary, low: Summary, high: Summary) -> dict[str, Any]:

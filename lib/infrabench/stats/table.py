@@ -99,8 +99,8 @@ def check_values(table: pd.DataFrame) -> pd.DataFrame:
         if (kinds[name] > 1).any():
             other = table[name].astype("str") != of_metric[name].transform("first").astype("str")
             refuse(table, measured & other, f"more than one {word} of its metric: not that of the rows before")
-    again = measured & table.duplicated([*TREATMENT, "metric"])
-    refuse(table, again, "a metric that its block has of it already: of two ok trials, and a block holds each once")
+    repeated = measured & table.duplicated([*TREATMENT, "metric"])
+    refuse(table, repeated, "a metric that its block has of it already: of two ok trials, and a block holds each once")
     return table
 
 
@@ -185,8 +185,8 @@ def blocked(table: pd.DataFrame, systems: Iterable[str] = ()) -> Blocked:
     ok = tried[tried["value"].notna()]
     cases = ok.drop_duplicates(CASE)[list(SHARED)].sort_values(CASE, ignore_index=True)
     trials = table.drop_duplicates(["workload", "scenario", "session", "deployment"])
-    made = trials.groupby(["workload", "scenario"]).size()
-    several = made.reindex(pd.MultiIndex.from_frame(cases[["workload", "scenario"]])).to_numpy() > 1
+    counts = trials.groupby(["workload", "scenario"]).size()
+    several = counts.reindex(pd.MultiIndex.from_frame(cases[["workload", "scenario"]])).to_numpy() > 1
     cases["pair_unit"] = np.where(several, PER_DEPLOYMENT, PER_BLOCK)
     every = tuple(sorted({*table["system"], *systems}))
     case = ok.groupby(CASE).ngroup().to_numpy()

@@ -194,9 +194,9 @@ def read(capture: Capture, gate: str = "exec", paired: str | None = None) -> Run
     `gate` and `paired` are what it was given as ``--gate`` and ``--pairs``.
     """
     params = capture.params
-    told = lines(whole(TOOL, capture, "run"), params["pods"])
-    equal(TOOL, "number of pods", len(told) - 1, params["pods"])
-    first, *rows = told
+    records = lines(whole(TOOL, capture, "run"), params["pods"])
+    equal(TOOL, "number of pods", len(records) - 1, params["pods"])
+    first, *rows = records
     equal(TOOL, "the run's keys", set(first), RUN_KEYS)
     limit_s, command = _given(capture["run"].argv)
     for key, expected in (("count", params["pods"]), ("gate", gate), ("pairs", paired), ("command", command)):

@@ -44,8 +44,8 @@ def plan(params: Params, roles: Roles) -> Steps:
 
 
 def _probe(role: str, params: Params, units: tuple[str, ...]) -> Step:
-    asked = {"units": units, "settle_s": params["settle_s"], "seconds": params["seconds"]}
-    argv = ("python3", "-c", PROBE.read_text(encoding="utf-8"), json.dumps(asked))
+    order = {"units": units, "settle_s": params["settle_s"], "seconds": params["seconds"]}
+    argv = ("python3", "-c", PROBE.read_text(encoding="utf-8"), json.dumps(order))
     return Step(OF[role], role, argv, timeout_s=params["settle_s"] + params["seconds"] + AROUND_S)
 
 

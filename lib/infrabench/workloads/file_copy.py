@@ -102,9 +102,9 @@ def _done(capture: Capture, name: str) -> _fio_report.Side:
     params = capture.params
     each = _file_bytes(params)
     way: _fio_report.WAY = "write" if name == "write" else "read"
-    asked = {"rw": way, "nrfiles": params["files"], "filesize": each, "bs": PIECE, "ioengine": "psync"}
-    asked |= {"end_fsync": 1} if way == "write" else {"invalidate": 0}
-    job = _fio_report.checked(_fio_report.whole(capture[name]), name, asked)
+    expected = {"rw": way, "nrfiles": params["files"], "filesize": each, "bs": PIECE, "ioengine": "psync"}
+    expected |= {"end_fsync": 1} if way == "write" else {"invalidate": 0}
+    job = _fio_report.checked(_fio_report.whole(capture[name]), name, expected)
     report = _fio_report.side(job, way)
     equal(TOOL, f"bytes of {name} in pieces", report.bytes, float(report.requests * PIECE))
     if report.bytes != each * params["files"]:

@@ -84,15 +84,15 @@ def plan(params: Params, roles: Roles) -> Steps:
 def parse(capture: Capture) -> Measurements:
     """Return rate, latencies, steadiness and use of CPU; `ParseError` when report and log tell of two runs."""
     params = capture.params
-    asked = {
+    expected = {
         "rw": params["pattern"], "bs": params["block_bytes"], "iodepth": params["depth"], "size": params["area_bytes"],
         "ioengine": ENGINES[params["path"]], "runtime": f"{params['seconds']:g}", "ramp_time": f"{params['ramp_s']:g}",
         "randrepeat": 0,
     }  # fmt: skip
     way: _fio_report.WAY = "read" if params["pattern"].endswith("read") else "write"
-    asked |= {"direct": 1} if params["path"] == "kernel" else {}
-    asked |= {"end_fsync": 1} if way == "write" else {}
-    report = _fio_report.side(_fio_report.checked(_fio_report.whole(capture["fio"]), NAME, asked), way)
+    expected |= {"direct": 1} if params["path"] == "kernel" else {}
+    expected |= {"end_fsync": 1} if way == "write" else {}
+    report = _fio_report.side(_fio_report.checked(_fio_report.whole(capture["fio"]), NAME, expected), way)
     # Those that were under way when the ramp ended are among the bytes, and not among the requests.
     for what, count in (("bytes", report.bytes / params["block_bytes"]), ("latencies", float(report.measured))):
         if not 0 <= count - report.requests <= params["depth"] or count % 1:

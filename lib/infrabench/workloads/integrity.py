@@ -168,22 +168,22 @@ def _read(when: str, params: Params, folder: str, part: int = 1) -> Step:
 
 def _hashes(capture: Capture, step: str, verb: str) -> Mapping[str, str]:
     """Return the hash of each file that a step wrote, or read to its end."""
-    told = json_object(TOOL, text(capture[step]))
-    equal(TOOL, f"verb of {step}", at(TOOL, told, "verb"), verb)
-    files, unreadable = at(TOOL, told, "files"), at(TOOL, told, "unreadable")
+    answer = json_object(TOOL, text(capture[step]))
+    equal(TOOL, f"verb of {step}", at(TOOL, answer, "verb"), verb)
+    files, unreadable = at(TOOL, answer, "files"), at(TOOL, answer, "unreadable")
     if not isinstance(files, dict) or not isinstance(unreadable, dict) or files.keys() & unreadable.keys():
-        raise ParseError(TOOL, f"{step} does not say which files it read", str(told))
+        raise ParseError(TOOL, f"{step} does not say which files it read", str(answer))
     for name, digest in files.items():
         if not re.fullmatch(r"file-[0-9]{4,}", name) or not re.fullmatch(r"[0-9a-f]{64}", str(digest)):
             raise ParseError(TOOL, f"{step} has no hash of a file", f"{name} {digest}")
-    each, size = capture.params["total_bytes"] // capture.params["files"], value(TOOL, told, "bytes")
+    each, size = capture.params["total_bytes"] // capture.params["files"], value(TOOL, answer, "bytes")
     if verb == "write":
         equal(TOOL, "bytes written", size, float(each * capture.params["files"]))
     if verb == "read" and size < each * len(files):
         less = f"{step} tells of {len(files)} whole files, and of {size:g} bytes, which are less"
-        raise ParseError(TOOL, less, str(told))
+        raise ParseError(TOOL, less, str(answer))
     if verb == "read" and size > each * (len(files) + len(unreadable)):
-        raise ParseError(TOOL, f"{step} tells of {len(files)} files, and of {size:g} bytes, which are more", str(told))
+        raise ParseError(TOOL, f"{step} tells of {len(files)} files, and of {size:g} bytes, which are more", str(answer))
     return dict(files)
 
 
@@ -207,15 +207,15 @@ def _detections(capture: Capture) -> Measurements:
             by[name] = float(errors > 0)
     left = _errors(capture, "scrub-again")
     if left is None:
-        told = text(capture["scrub-again"])
-        raise ParseError(TOOL, "a system without a deep scrub cannot tell what it repaired", told)
+        output = text(capture["scrub-again"])
+        raise ParseError(TOOL, "a system without a deep scrub cannot tell what it repaired", output)
     return higher("1", **by, repaired=float(any(by.values()) and not left))
 
 
 def _errors(capture: Capture, step: str) -> float | None:
     """Return how many errors a scrub found; None where the system has no such scrub."""
-    told = _volume.said(capture, step, "scrub")
-    if told.get("supported") is False:
+    report = _volume.said(capture, step, "scrub")
+    if report.get("supported") is False:
         return None
-    errors, unrecoverable = (value(TOOL, told, key) for key in ("errors", "unrecoverable"))
+    errors, unrecoverable = (value(TOOL, report, key) for key in ("errors", "unrecoverable"))
     return max(errors, unrecoverable)

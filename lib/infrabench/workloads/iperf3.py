@@ -110,21 +110,21 @@ def _check_asked(capture: Capture, report: Any, server: Any) -> None:
     params, address = capture.params, _network.read_option(capture["iperf3"], TOOL, "-c")
     equal(TOOL, "address of the server", at(TOOL, report, "start", "connecting_to", "host"), address)
     equal(TOOL, "port of the server", value(TOOL, report, "start", "connecting_to", "port"), float(params["port"]))
-    for told in (report, server):
-        test = at(TOOL, told, "start", "test_start")
+    for source in (report, server):
+        test = at(TOOL, source, "start", "test_start")
         equal(TOOL, "protocol", at(TOOL, test, "protocol"), params["protocol"].upper())
         equal(TOOL, "reverse", value(TOOL, test, "reverse"), 0.0)
-        asked = {"num_streams": "streams", "duration": "seconds", "omit": "omit_s"}
-        asked |= {"blksize": "length_bytes"} if params["protocol"] == "udp" else {}
-        for key, name in asked.items():
+        names = {"num_streams": "streams", "duration": "seconds", "omit": "omit_s"}
+        names |= {"blksize": "length_bytes"} if params["protocol"] == "udp" else {}
+        for key, name in names.items():
             equal(TOOL, name, value(TOOL, test, key), float(params[name]))
         also = {"bytes": 0, "blocks": 0, "bidir": 0, "interval": 1, "target_bitrate": _rate(params)}
         for key in also.keys() & set(test):  # some versions say more than others
             equal(TOOL, key, value(TOOL, test, key), float(also[key]))
-        equal(TOOL, "streams at the beginning", len(items(TOOL, told, "start", "connected")), params["streams"])
-        equal(TOOL, "streams at the end", len(items(TOOL, told, "end", "streams")), params["streams"])
-        _check_gapless(told, omitted=True, least_s=params["omit_s"])
-        _check_gapless(told, omitted=False, least_s=params["seconds"])
+        equal(TOOL, "streams at the beginning", len(items(TOOL, source, "start", "connected")), params["streams"])
+        equal(TOOL, "streams at the end", len(items(TOOL, source, "end", "streams")), params["streams"])
+        _check_gapless(source, omitted=True, least_s=params["omit_s"])
+        _check_gapless(source, omitted=False, least_s=params["seconds"])
 
 
 def _tcp_result(params: Params, report: Any, server: Any) -> Measurements:

@@ -105,18 +105,18 @@ def read(output: str, params: Params, address: str, late_s: float = 0.0) -> tupl
     banner = one(TOOL, "the test's name", named, output)
     equal(TOOL, "port of the data", int(banner[1]), params["data_port"])
     equal(TOOL, "binding to processors", "cpu bind" in (banner[2] or ""), params.get("cpus", "free") != "free")
-    told = {key: one(TOOL, key, rf"^{key}=(.+)$", output)[1] for key in KEYS[test]}
-    equal(TOOL, "protocol", told["PROTOCOL"], PROTOCOLS[test])
-    elapsed_s = _value(told, "ELAPSED_TIME")
+    fields = {key: one(TOOL, key, rf"^{key}=(.+)$", output)[1] for key in KEYS[test]}
+    equal(TOOL, "protocol", fields["PROTOCOL"], PROTOCOLS[test])
+    elapsed_s = _value(fields, "ELAPSED_TIME")
     slack_s = SLACK * params["seconds"]
     # The transaction that is under way when the time is over is waited for: no longer than the longest took.
-    last_s = 0.0 if test == "TCP_STREAM" else _value(told, "MAX_LATENCY") * MICROSECOND
+    last_s = 0.0 if test == "TCP_STREAM" else _value(fields, "MAX_LATENCY") * MICROSECOND
     if not -slack_s <= elapsed_s - params["seconds"] <= slack_s + late_s + last_s:
         raise ParseError(TOOL, f"it ran {elapsed_s:g} s of {params['seconds']} s", output)
     if test == "TCP_STREAM":
-        return _stream(told, elapsed_s)
-    equal(TOOL, "direction", told["DIRECTION"], "Connect|Send|Recv" if test == "TCP_CRR" else "Send|Recv")
-    return _transactions(params, told, elapsed_s, crowded=late_s > 0)
+        return _stream(fields, elapsed_s)
+    equal(TOOL, "direction", fields["DIRECTION"], "Connect|Send|Recv" if test == "TCP_CRR" else "Send|Recv")
+    return _transactions(params, fields, elapsed_s, crowded=late_s > 0)
 
 
 def _stream(told: Mapping[str, str], elapsed_s: float) -> tuple[Measurements, Amount]:

@@ -56,17 +56,17 @@ def parse(capture: Capture) -> Measurements:
     params = capture.params
     run = _pods.read(capture, paired=_pods.pairs(params))
     servers, clients = run.of("server"), run.of("client")
-    told: list[dict[str, float]] = []
+    values: list[dict[str, float]] = []
     moved: list[float] = []  # bytes, or round trips
     for server, client in zip(servers, clients, strict=True):
         found, amount = netperf.read(client.output, params, server.address, LATE_S)
-        told.append({each.metric: each.value for each in found})
+        values.append({each.metric: each.value for each in found})
         moved.append(amount.quantity)
-    if not told:
+    if not values:
         raise ParseError(netperf.TOOL, "no pair ran it", text(capture["run"]))
     if params["test"] == "TCP_STREAM":
         rates = _pods.shares("throughput_bit_per_s", "bit/s", [8 * each for each in moved], run.span_s, "pair")
         return (*rates, *_pods.cpu(capture))
-    latencies = {name: fmean(each[name] for each in told) for name in LATENCIES}
+    latencies = {name: fmean(each[name] for each in values) for name in LATENCIES}
     rate = higher("1/s", transactions_per_s=math.fsum(moved) / run.span_s)
     return (*rate, *lower("s", **latencies), *_pods.cpu(capture))

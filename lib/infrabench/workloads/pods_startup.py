@@ -62,18 +62,18 @@ def plan(params: Params, roles: Roles) -> Steps:
 def parse(capture: Capture) -> Measurements:
     """Return times and sizes; `NotAsClaimed` when the runtime made more, or fewer, than these pods."""
     pods = capture.params["pods"]
-    gone, made = _verb(capture, "teardown", "remove", "gone_s"), _verb(capture, "create", "create", "ready_s")
-    begun_s, ready = value(TOOL, made, "begun_s"), _times(made, "ready_s")
+    removal, creation = _verb(capture, "teardown", "remove", "gone_s"), _verb(capture, "create", "create", "ready_s")
+    begun_s, ready = value(TOOL, creation, "begun_s"), _times(creation, "ready_s")
     first = _first_instructions(capture, begun_s, ready)
-    calls = {name: _operation(made, operation, pods, exact=True) / pods for name, operation in CRI.items()}
+    calls = {name: _operation(creation, operation, pods, exact=True) / pods for name, operation in CRI.items()}
     times = {
         "first_instruction_s": math.fsum(first.values()) / pods - begun_s,
         "ready_s": math.fsum(ready.values()) / pods - begun_s,
         "all_ready_s": max(ready.values()) - begun_s,
         **calls,
         "runtime_s": math.fsum(calls.values()),
-        "teardown_s": max(_times(gone, "gone_s").values()) - value(TOOL, gone, "begun_s"),
-        "stop_s": _operation(gone, STOP, pods, exact=False) / pods,
+        "teardown_s": max(_times(removal, "gone_s").values()) - value(TOOL, removal, "begun_s"),
+        "stop_s": _operation(removal, STOP, pods, exact=False) / pods,
     }
     used_s = _pods.counted_s(capture)
     return (

@@ -40,12 +40,12 @@ def plan(params: Params, roles: Roles) -> Steps:
 
 def parse(capture: Capture) -> Measurements:
     """Return the rates of all pods, of a pod, and the slowest one's share."""
-    asked = _bare_params(capture.params)
+    bare = _bare_params(capture.params)
     run = _pods.read(capture)
     done = []
     for pod in run.pods:
-        told = {each.metric: each.value for each in sysbench_cpu.read(pod.output, asked, TOLERANCE, math.inf)}
-        done.append(told["events"])
+        values = {each.metric: each.value for each in sysbench_cpu.read(pod.output, bare, TOLERANCE, math.inf)}
+        done.append(values["events"])
     return (*_pods.shares("events_per_s", "1/s", done, run.span_s), *_pods.cpu(capture))
 
 

@@ -108,12 +108,12 @@ def plan(params: Params, roles: Roles) -> tuple[Step, ...]:
     used = params["used_bytes"]
     limit_s = _volume.MAKE_S + used / SLOWEST_B_PER_S
     whole_s = params["lead_s"] + params["tail_s"] + limit_s + 4 * _volume.COMMAND_S
-    asked = {
+    order = {
         "store": roles["server"].lifecycle["store"], "folder": FOLDER, "disk": DISKS[params["disk"]],
         "lead_s": params["lead_s"], "tail_s": params["tail_s"], "poll_s": POLL_S, "limit_s": limit_s,
         "bin_s": BIN_S, "fio": _load(params, uri, whole_s),
     }  # fmt: skip
-    argv = ("python3", "-c", SCRIPT.read_text(encoding="utf-8"), json.dumps(asked))
+    argv = ("python3", "-c", SCRIPT.read_text(encoding="utf-8"), json.dumps(order))
     return (
         _volume.verb(roles, ("remake",), "prepare"),
         _volume.verb(roles, ("throttle", params["throttle"]), "prepare"),

@@ -36,12 +36,12 @@ def plan(params: Params, roles: Roles) -> tuple[Step, ...]:
     lifecycle = roles["server"].lifecycle
     if absent := [key for key in KEYS if key not in lifecycle]:
         raise DesignError(f"startup needs a life cycle, and this system gives no {', '.join(absent)}")
-    asked = {
+    order = {
         "create": lifecycle["create"], "exec": lifecycle["exec"], "address": lifecycle["address"][0],
         "port": params["port"], "path": web.PAGE, "bytes": web.PAGE_BYTES, "limit_s": params["limit_s"],
         "start": ("ib-service", "start", "web"), "stop": ("ib-service", "stop", "web"),
     }  # fmt: skip
-    argv = ("python3", "-c", PROBE.read_text(encoding="utf-8"), json.dumps(asked))
+    argv = ("python3", "-c", PROBE.read_text(encoding="utf-8"), json.dumps(order))
     return (
         Step("probe", "server", argv, timeout_s=params["limit_s"] + 60.0, host=True),
         Step("remove", "server", lifecycle["remove"], phase="cleanup", host=True),

@@ -74,12 +74,12 @@ def lines(claims: Iterable[Claim], *, every: bool = False) -> Iterator[str]:
                 yield f"{source}, {level}: {claim.command}"
                 first = False
             outcomes[claim.judged.outcome] += 1
-            again = level == REANALYSIS and claim.judged.outcome == PASS
-            if claim.judged.outcome == NOT_RUN or (again and not every):
+            as_recorded = level == REANALYSIS and claim.judged.outcome == PASS
+            if claim.judged.outcome == NOT_RUN or (as_recorded and not every):
                 counted.append(claim)
                 continue
             yield f"  {claim.judged.outcome:12s}  {claim.statement}"
-            if not again:
+            if not as_recorded:
                 yield f"  {'':12s}  {claim.judged.found}"
         for (outcome, found), count in Counter((each.judged.outcome, each.judged.found) for each in counted).items():
             yield f"  {outcome:12s}  {count} claim{'s' if count > 1 else ''}: {found}"

@@ -70,16 +70,16 @@ def claims(source: str, recorded: Path, sessions: Sequence[str] | None = None) -
     """
     then = reanalysis.read_numbers(recorded)
     original = catalogue.find(None, str(recorded))
-    asked = read_session(original)
-    found = [_open(original, path) for path in _candidates(asked, sessions)]
+    data = read_session(original)
+    found = [_open(original, path) for path in _candidates(data, sessions)]
     new = [each for each in found if isinstance(each, New)]
     refused = "; ".join(each for each in found if isinstance(each, str))
-    wanted = request(asked)
+    wanted = request(data)
     cost = designs.expected_study_cost(session.study_of(wanted), wanted)
-    more = f" --aa {asked['aa']}" if asked.get("aa") else ""
-    more += f" --systems {' '.join(versions)}" if (versions := _versions(asked)) else ""
+    more = f" --aa {data['aa']}" if data.get("aa") else ""
+    more += f" --systems {' '.join(versions)}" if (versions := _versions(data)) else ""
     command = (
-        f".venv/bin/infrabench run {asked['study']} --profile {asked['profile']}{more} && "
+        f".venv/bin/infrabench run {data['study']} --profile {data['profile']}{more} && "
         f".venv/bin/infrabench selfcheck claims {source} --level {REMEASUREMENT}"
     )
     for row in filter(claims_something, then["contrasts"]):
@@ -131,14 +131,14 @@ def _open(original: Path, folder: Path) -> New | str:
     """The session in `folder`, or why it cannot be asked what the recorded one in `original` claims."""
     if read_bytes(folder / SUMS) == read_bytes(original / SUMS):
         return f"{folder.name}: is the recorded session itself"
-    asked = read_session(folder)
-    if asked["study"] != read_session(original)["study"]:
-        return f"{folder.name}: is of study {asked['study']}"
+    data = read_session(folder)
+    if data["study"] != read_session(original)["study"]:
+        return f"{folder.name}: is of study {data['study']}"
     other = [each.key for each in differences(original, folder) if each.where == "asked" and each.checked]
     if other:
         return f"{folder.name}: was asked something else: {', '.join(other)}"
     try:
-        return New(folder.name, asked["created_utc"], reanalysis.contrasts_of(session_data.open_session(folder)))
+        return New(folder.name, data["created_utc"], reanalysis.contrasts_of(session_data.open_session(folder)))
     except InfrabenchError as error:
         return f"{folder.name}: cannot be analysed: {error}"
 

@@ -80,10 +80,10 @@ def parts(root: Path) -> tuple[list[SessionPart], list[str]]:
     when `root` is no data set or its format is another one.
     """
     try:
-        told = json.loads(read_bytes(root / MARK))
+        mark = json.loads(read_bytes(root / MARK))
     except ValueError as error:
         raise LedgerError(f"{root / MARK} is not JSON ({error})") from error
-    if not isinstance(told, dict) or told.get("format") != FORMAT:
+    if not isinstance(mark, dict) or mark.get("format") != FORMAT:
         raise LedgerError(f"{root / MARK} does not name the format {FORMAT}, which this version of infrabench reads")
     found: list[SessionPart] = []
     foreign: list[str] = []

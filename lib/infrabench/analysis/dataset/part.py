@@ -126,13 +126,13 @@ def read(folder: Path) -> SessionPart:
     """Return what ``part.json`` says; `LedgerError` when it is none of this version or is damaged."""
     path = folder / ABOUT
     try:
-        told = json.loads(read_bytes(path))
-        if told["format"] != FORMAT:
-            raise LedgerError(f"{path} has the format {str(told['format'])[:40]}, this version reads {FORMAT}")
-        names = [told[name] for name in (*PLACE, "source")]
-        lists = (tuple(map(str, told["workloads"])), tuple(map(str, told["systems"])))
-        states = {str(state): int(count) for state, count in told["states"].items()}
-        return SessionPart(folder, *map(str, names), int(told["rows"]), int(told["missing"]), states, *lists)
+        about = json.loads(read_bytes(path))
+        if about["format"] != FORMAT:
+            raise LedgerError(f"{path} has the format {str(about['format'])[:40]}, this version reads {FORMAT}")
+        names = [about[name] for name in (*PLACE, "source")]
+        lists = (tuple(map(str, about["workloads"])), tuple(map(str, about["systems"])))
+        states = {str(state): int(count) for state, count in about["states"].items()}
+        return SessionPart(folder, *map(str, names), int(about["rows"]), int(about["missing"]), states, *lists)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise LedgerError(f"{path} does not say what part it is ({error!r}): {ANEW}") from error
 
@@ -145,7 +145,7 @@ def verify(part: SessionPart) -> None:
     there, foreign = list_files(part.folder)
     extra = sorted({*there} - {*sums, SUMS})
     if found or torn or needed or extra or foreign:
-        told = [*found, *foreign, *(f"{part.folder} holds {name}, which its {SUMS} does not name" for name in extra)]
+        faults = [*found, *foreign, *(f"{part.folder} holds {name}, which its {SUMS} does not name" for name in extra)]
         raise LedgerError(f"{told[0] if told else f'{part.folder / SUMS} is cut off'}: {ANEW}")
 
 

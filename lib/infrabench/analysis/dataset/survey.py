@@ -87,22 +87,22 @@ def analyse_group(group: Group, *, stamped: bool = False) -> Results:
         part.verify(each)
     folders = [each.folder for each in group.parts]
     comparability.measures_alike(folders)
-    told = comparability.stamp(folders, allow=stamped)
+    stamp = comparability.stamp(folders, allow=stamped)
     sessions = [session_data.describe_session(SessionFolder(each)) for each in folders]
     baselines = sorted({each["baseline"] for each in sessions})
     if len(baselines) > 1:
         raise SchemaError(f"{name}: sessions of different baselines, {', '.join(baselines)}, are not one")
     data = sessions[0]
     if len(sessions) > 1:
-        data = session_data.together(sessions, [each.session for each in group.parts], told)
+        data = session_data.together(sessions, [each.session for each in group.parts], stamp)
     systems = sorted({system for each in group.parts for system in each.systems})
     absent = part.missing(group.parts)
-    made = []
+    frames = []
     for workload in sorted({*absent["workload"]}.union(*(each.workloads for each in group.parts))):
         missing = absent[absent["workload"] == workload].reset_index(drop=True)
         found = results.results(data, part.trials(group.parts, workload), missing, Path(), systems=systems)
-        made.append({name: getattr(found, name) for name in FRAMES})
-    answers = {name: pd.concat([each[name] for each in made], ignore_index=True) for name in FRAMES}
+        frames.append({name: getattr(found, name) for name in FRAMES})
+    answers = {name: pd.concat([each[name] for each in frames], ignore_index=True) for name in FRAMES}
     return Results(data, table=pd.DataFrame(), probes=pd.DataFrame(), folder=Path(), **answers)
 
 
@@ -149,13 +149,13 @@ def _count(group: Group, verdicts: Mapping[str, int], note: str) -> dict[str, An
 
 def lines(made: DatasetSurvey) -> Iterator[str]:
     """Yield every study at every site as a line of text, and then what was left out."""
-    for told in made.groups.to_dict("records"):
-        counted = f"{told['sessions']} sessions, {told['rows']} rows; trials: {told['ok']} ok, {told['other']} other"
-        missing = f", {told['missing']} missing" if told["missing"] else ""
-        verdicts = "; ".join(f"{told[name]} {name}" for name in VERDICTS if told[name])
-        yield f"{told['study']}/{told['site']}: {counted}{missing}; contrasts: {verdicts or 'none'}"
-        if told["note"]:
-            yield f"  {told['note']}"
+    for row in made.groups.to_dict("records"):
+        counted = f"{row['sessions']} sessions, {row['rows']} rows; trials: {row['ok']} ok, {row['other']} other"
+        missing = f", {row['missing']} missing" if row["missing"] else ""
+        verdicts = "; ".join(f"{row[name]} {name}" for name in VERDICTS if row[name])
+        yield f"{row['study']}/{row['site']}: {counted}{missing}; contrasts: {verdicts or 'none'}"
+        if row["note"]:
+            yield f"  {row['note']}"
     yield from made.left_out
 
 
@@ -197,8 +197,8 @@ def _cut(made: DatasetSurvey, name: str, shown: pd.DataFrame, every: pd.DataFram
     """Write a table, and return what of it is shown on a page."""
     folder = made.out / "tables" / TABLES
     some = shown.head(SHOWN).astype("object").fillna("").astype("str")
-    told = f"The first {SHOWN} of {len(every)} rows; {name}.csv and {name}.parquet have all." * (len(every) > SHOWN)
-    tables.save(some, folder, name, f"{caption} {told}".strip(), whole=every)
+    note = f"The first {SHOWN} of {len(every)} rows; {name}.csv and {name}.parquet have all." * (len(every) > SHOWN)
+    tables.save(some, folder, name, f"{caption} {note}".strip(), whole=every)
     ledger.replace_file(folder / f"{name}.parquet", every.to_parquet(index=False, compression="zstd"))
     page = notation.html_table(some, words=True), tables.markdown(some)
-    return Shown(*page) if not told else Shown(f"{page[0]}<p>{told}</p>", f"{page[1]}\n{told}")
+    return Shown(*page) if not note else Shown(f"{page[0]}<p>{note}</p>", f"{page[1]}\n{note}")

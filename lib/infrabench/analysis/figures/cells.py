@@ -88,9 +88,9 @@ def points(view: View) -> Drawn:
     if not single:
         theme.legend(drawn, marks, systems, line=0)
         theme.footnote(drawn, theme.not_run_notes(view.not_run, view.systems))
-    told = caption(replace(view, estimates=cells))
+    text = caption(replace(view, estimates=cells))
     which = ", ".join(dict.fromkeys(scenario for scenario, _ in outlined))
-    return Drawn(drawn, told + (
+    return Drawn(drawn, text + (
         f" Outlined behind the means: density of the values (Gaussian kernel, Scott's width), where the shapes of "
         f"{CLOUD_N} and more trials differ ({which}): two modes, or values over their medians unlike the first "
         f"system's (Kolmogorov-Smirnov, p < {SHAPES_P:g})." if outlined else ""

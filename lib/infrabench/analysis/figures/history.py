@@ -157,7 +157,7 @@ def _caption(
 ) -> str:
     what = "each system's own level" if found.view == OWN else f"ratio to {found.baseline}"
     counts = points.groupby("system")["at"].nunique()
-    told = [
+    changed = [
         f"{row.system} {_size(row)} at {row.session} (p {p_text(row.p_adjusted)}), {row.direction}, "
         f"{f'with {row.explained}' if row.explained else 'unexplained'}"
         for row in changes.itertuples(index=False)
@@ -166,7 +166,7 @@ def _caption(
     return (
         f"{case[0]}, {case[2]}: {what} in {span(counts)} sessions, geometric means with 95 % intervals; lines and "
         "bands: mean of a segment with its 95 % interval from the spread between sessions. "
-        f"Changes: {'; '.join(told) or 'none'}. "
+        f"Changes: {'; '.join(changed) or 'none'}. "
         f"p adjusted over all {len(found.series)} series, for sessions correlated by up to {CORRELATION:g}. "
         + (f"A lasting change of {span((100 * finds).round(1))} % in the middle would be found in four of five cases. "
            if len(finds) else "The sessions are too few to find a change. ")

@@ -86,9 +86,9 @@ def _lines(rows: pd.DataFrame, over: pd.DataFrame, width_mm: float) -> list[Line
     for (workload, metric), group in over.groupby(["workload", "metric"], sort=False):
         lines += heading(workload, metric, notation.direction(group["better"].iloc[0]), width_mm)
         for case in group.itertuples(index=False):
-            mine = rows[(rows[CELL] == [getattr(case, key) for key in CELL]).all(axis=1)]
+            of_case = rows[(rows[CELL] == [getattr(case, key) for key in CELL]).all(axis=1)]
             lines += [Line(text, minor=True) for text in _about(case, width_mm)]
-            for row in mine.itertuples(index=False):
+            for row in of_case.itertuples(index=False):
                 word = row.named or row.verdict if np.isfinite(row.error) else row.reason
                 lines.append(Line(row.site, _Mark("site", row), _texts(row, "ratio", word, wide)))
             if np.isfinite(case.ratio):

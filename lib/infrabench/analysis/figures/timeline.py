@@ -48,11 +48,11 @@ def timeline(
         width_mm, height, nrows=len(rows), ncols=len(columns), sharex="col", sharey="row", squeeze=False
     )
     for at, series in enumerate(rows):
-        mine = samples[samples["series"] == series]
-        scale = notation.scale(mine["value"], mine["unit"].iloc[0])
+        of_series = samples[samples["series"] == series]
+        scale = notation.scale(of_series["value"], of_series["unit"].iloc[0])
         for axes, scenario in zip(grid[at], columns, strict=True):
-            _lines(axes, mine[mine["scenario"] == scenario], drawn, marks, scale.factor)
-        _axis(grid[at, 0], series, scale, mine)
+            _lines(axes, of_series[of_series["scenario"] == scenario], drawn, marks, scale.factor)
+        _axis(grid[at, 0], series, scale, of_series)
     for column, scenario in enumerate(columns):
         _events(grid[:, column], events[events["scenario"] == scenario], zero, shown, marks)
         grid[0, column].set_title(scenario, loc="left")
@@ -71,8 +71,8 @@ def _caption(samples: pd.DataFrame, events: pd.DataFrame, origin: str, shown: Se
     sentences = []
     for scenario in dict.fromkeys(events["scenario"]):
         for system in dict.fromkeys(events["system"]):
-            mine = events[(events["scenario"] == scenario) & (events["system"] == system)].groupby("event")["at_s"]
-            times = [f"{event} at {span(mine.get_group(event).round(1))} s" for event in shown if event in mine.groups]
+            at_s = events[(events["scenario"] == scenario) & (events["system"] == system)].groupby("event")["at_s"]
+            times = [f"{event} at {span(at_s.get_group(event).round(1))} s" for event in shown if event in at_s.groups]
             if times:
                 sentences.append(f"{scenario}, {system}: {', '.join(times)}. ")
     return (
@@ -87,10 +87,10 @@ def _lines(
     for system in drawn:
         trials = rows[rows["system"] == system].groupby("trial", sort=False)
         alpha = float(np.clip(2.2 / max(trials.ngroups, 1), 0.08, 0.9))
-        for _, mine in trials:
-            mine = mine.sort_values("at_s")
+        for _, points in trials:
+            points = points.sort_values("at_s")
             colour, _, dash = marks[system]
-            axes.plot(mine["at_s"], mine["value"] / factor, c=colour, ls=dash, lw=0.8, alpha=alpha)
+            axes.plot(points["at_s"], points["value"] / factor, c=colour, ls=dash, lw=0.8, alpha=alpha)
 
 
 def _axis(axes: Axes, series: str, scale: notation.Scale, rows: pd.DataFrame) -> None:

@@ -153,20 +153,20 @@ def modes(view: View) -> Drawn:
     width = view.width_mm or theme.PAGE_MM
     drawn, axes = theme.canvas(width, 14 + ROW_MM * len(names) + (6 if len(places) > 1 else 0))
     for y, name in enumerate(names):
-        mine = case[case["system"] == name]
+        of_system = case[case["system"] == name]
         # neighbours on the axis are set apart, so that equal values stay visible
-        spread = np.argsort(np.argsort(mine["value"], kind="stable")) * 0.618034 % 1 - 0.5
-        up = pd.Series(y + 0.55 * spread, index=mine.index)
-        parts = [(view.marks[name], mine)]
+        spread = np.argsort(np.argsort(of_system["value"], kind="stable")) * 0.618034 % 1 - 0.5
+        up = pd.Series(y + 0.55 * spread, index=of_system.index)
+        parts = [(view.marks[name], of_system)]
         if len(places) > 1:
-            at = pd.MultiIndex.from_frame(mine[["session", "deployment"]])
-            parts = [(mark, mine[at == place]) for mark, place in zip(marks.values(), places, strict=True)]
+            at = pd.MultiIndex.from_frame(of_system[["session", "deployment"]])
+            parts = [(mark, of_system[at == place]) for mark, place in zip(marks.values(), places, strict=True)]
         for mark, part in parts:
             style = {"c": mark.colour, "ms": 3, "mew": 0, "alpha": 0.8, "lw": 0}
             axes.plot(part["value"] / scale.factor, up[part.index], mark.marker, **style)
         row = view.row(view.diagnostics, name)
         if row is not None and BIMODAL in row.flags:
-            _groups(axes, mine["value"].to_numpy(dtype=float), y, scale.factor)
+            _groups(axes, of_system["value"].to_numpy(dtype=float), y, scale.factor)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.75)
     axes.tick_params(axis="y", length=0)
@@ -257,9 +257,9 @@ def _values(axes: Axes, view: View, case: pd.DataFrame, flagged: pd.Series) -> l
     factor = view.scale.factor
     for name, mark in view.marks.items():
         every = case[case["system"] == name]
-        mine = every[every["value"].notna()]
-        for chosen, face in ((mine["attempt"] == 0, mark.colour), (mine["attempt"] > 0, "white")):
-            at, y = mine.loc[chosen, "rank"], mine.loc[chosen, "value"] / factor
+        values = every[every["value"].notna()]
+        for chosen, face in ((values["attempt"] == 0, mark.colour), (values["attempt"] > 0, "white")):
+            at, y = values.loc[chosen, "rank"], values.loc[chosen, "value"] / factor
             axes.plot(at, y, mark.marker, c=mark.colour, mfc=face, ms=3, mew=0.7, lw=0, zorder=3)
         for sign, lost in _lost(every).items():
             if len(lost):  # an empty line that is not clipped still takes room
@@ -326,10 +326,10 @@ def _probes(axes: Axes, case: pd.DataFrame, probes: pd.DataFrame) -> None:
     scale = notation.scale(probes["value"], unit)
     hosts = list(dict.fromkeys(probes["host"]))
     for i, host in enumerate(hosts):
-        mine = probes[probes["host"] == host].sort_values("position")
-        at = np.searchsorted(positions, mine["position"]) + 0.5
+        of_host = probes[probes["host"] == host].sort_values("position")
+        at = np.searchsorted(positions, of_host["position"]) + 0.5
         style, colour = theme.DASHES[i % len(theme.DASHES)], ("#333333", theme.GREY)[i % 2]
-        axes.plot(at, mine["value"] / scale.factor, ls=style, c=colour, lw=0.8, marker=".", ms=2.5, label=host)
+        axes.plot(at, of_host["value"] / scale.factor, ls=style, c=colour, lw=0.8, marker=".", ms=2.5, label=host)
     axes.set_ylabel(f"Probe{scale.label}")
     axes.margins(y=0.15)
     if len(hosts) > 1:

@@ -92,11 +92,11 @@ def average_engines(table: pd.DataFrame) -> pd.DataFrame:
     every = every[every["system"].isin(list(ENGINES)) & every["workload"].isin({workload for workload, _ in printed})]
     if set(every["system"]) != set(ENGINES):
         return every.iloc[:0]
-    asked = pd.Series(list(zip(every["workload"], every["metric"], strict=True)), index=every.index).isin(printed)
+    wanted = pd.Series(list(zip(every["workload"], every["metric"], strict=True)), index=every.index).isin(printed)
     of_metric = [*CASE_OF_BLOCK, "metric"]
-    means = every[asked].groupby(of_metric)["value"].agg(["mean", "count"])
+    means = every[wanted].groupby(of_metric)["value"].agg(["mean", "count"])
     means = means.loc[means["count"] == len(ENGINES), "mean"].reset_index()
-    rows = every[asked].drop_duplicates(of_metric).merge(means, on=of_metric)
+    rows = every[wanted].drop_duplicates(of_metric).merge(means, on=of_metric)
     rows = rows.assign(value=rows["mean"])[table.columns]
     lost = every[every["metric"].isna()].drop_duplicates(CASE_OF_BLOCK)
     lost = lost[~pd.MultiIndex.from_frame(lost[CASE_OF_BLOCK]).isin(pd.MultiIndex.from_frame(rows[CASE_OF_BLOCK]))]
@@ -135,11 +135,11 @@ def judge_bounds(table: pd.DataFrame) -> pd.DataFrame:
     every, judged = add_derived(table), []
     cells = estimates(every[every["metric"].isna() | every["metric"].isin(names)].reset_index(drop=True))
     for bound in bounds():
-        mine = cells[(cells["workload"] == bound.workload) & cells["metric"].isin(bound.metrics)]
-        judged.append(mine.assign(
+        rows = cells[(cells["workload"] == bound.workload) & cells["metric"].isin(bound.metrics)]
+        judged.append(rows.assign(
             key=bound.key, bound=bound.value, where=bound.where,
-            verdict=[judge_bound(cell, bound.value) for cell in mine.itertuples(index=False)],
-            note=np.where(np.isfinite(mine["mean_low"]), bound.note, f"{NO_INTERVAL}; {bound.note}"),
+            verdict=[judge_bound(cell, bound.value) for cell in rows.itertuples(index=False)],
+            note=np.where(np.isfinite(rows["mean_low"]), bound.note, f"{NO_INTERVAL}; {bound.note}"),
         ))  # fmt: skip
     return pd.concat(judged, ignore_index=True)
 

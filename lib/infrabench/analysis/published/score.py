@@ -214,10 +214,10 @@ def measure_score(table: pd.DataFrame) -> MeasuredScore:
     printed, forms = scores(numbers()), []
     for form in read_toml("score.toml")["form"]:
         found = score_of(losses, form["name"])
-        theirs = [printed[form["version"], plain(name)][0] for name in engines]
+        printed_scores = [printed[form["version"], plain(name)][0] for name in engines]
         forms.append(pd.DataFrame({
             "form": form["name"], "label": form["label"], "system": engines, "score": found.value,
-            "low": found.interval.low, "high": found.interval.high, "published": theirs,
+            "low": found.interval.low, "high": found.interval.high, "published": printed_scores,
         }))  # fmt: skip
     tried = np.isfinite(values).any(axis=(0, 1))
     planned = len(set(cube.deployment[tried])) if unit == PER_DEPLOYMENT else int(tried.sum())

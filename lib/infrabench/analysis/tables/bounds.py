@@ -85,8 +85,8 @@ def state_bounds(rows: Sequence[Any]) -> str:
     kinds: dict[str, list[Any]] = {"costs": [], "gains": [], EQUIVALENT: [], "open": [], NOT_COMPARABLE: []}
     for row in rows:
         kinds[_kind(row)].append(row)
-    told = [(_state(kind, some), some) for kind, some in kinds.items() if some]
-    return "; ".join(text + _settings(some, len(rows)) for text, some in told)
+    states = [(_state(kind, some), some) for kind, some in kinds.items() if some]
+    return "; ".join(text + _settings(some, len(rows)) for text, some in states)
 
 
 def _kind(row: Any) -> str:

@@ -151,8 +151,8 @@ def sites_table(rows: pd.DataFrame, over: pd.DataFrame, sites: Sequence[str]) ->
         else:
             texts |= dict.fromkeys(MEAN, "")
         table.append(texts | {"verdict": row.verdict, "ruled out": ruled_out(row), "over sites": row.across})
-    made = pd.DataFrame(table, dtype="str")
-    return without_empty(made, (*MEAN, "ruled out"))
+    frame = pd.DataFrame(table, dtype="str")
+    return without_empty(frame, (*MEAN, "ruled out"))
 
 
 def heterogeneity_table(over: pd.DataFrame) -> pd.DataFrame:
@@ -245,16 +245,16 @@ def matrix_table(
         of = {name: trials[trials["system"] == name] for name in systems}
         valid = {name: f"{(each['state'] == 'ok').sum()} of {len(each)}" for name, each in of.items()}
         rows.append({"scenario": scenario, "question": "valid trials", **valid})
-        for asked in questions:
-            answers = cases[(cases["metric"] == asked.metric) & cases["value"].notna()]
+        for question in questions:
+            answers = cases[(cases["metric"] == question.metric) & cases["value"].notna()]
             if not answers.empty:
                 cells = {
-                    name: _answer(answers.loc[answers["system"] == name, "value"], asked.kind, HAS_NONE)
+                    name: _answer(answers.loc[answers["system"] == name, "value"], question.kind, HAS_NONE)
                     if (of[name]["state"] == "ok").any()
                     else NO_TRIAL
                     for name in systems
                 }
-                rows.append({"scenario": scenario, "question": asked.words, **cells})
+                rows.append({"scenario": scenario, "question": question.words, **cells})
     return pd.DataFrame(rows, columns=["scenario", "question", *systems], dtype="str")
 
 

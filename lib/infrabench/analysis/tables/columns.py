@@ -22,8 +22,8 @@ def write(frame: pd.DataFrame, columns: Columns, seldom: Iterable[str] = ()) -> 
 
     >>> write(frame, words("workload", "system") | p_values({"p": "friedman_p"}))
     """
-    made = [{name: text(row) for name, text in columns.items()} for row in frame.itertuples(index=False)]
-    return without_empty(pd.DataFrame(made, dtype="str"), seldom)
+    rows = [{name: text(row) for name, text in columns.items()} for row in frame.itertuples(index=False)]
+    return without_empty(pd.DataFrame(rows, dtype="str"), seldom)
 
 
 def words(*names: str) -> Columns:

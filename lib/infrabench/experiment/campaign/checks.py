@@ -226,8 +226,8 @@ def _of_this_machine(site: Site, workloads: Collection[str], parity: Sequence[st
     if site.kind == "lab":
         find_platforms().require_lab()
         silent = {what: "its nodes can be asked when it is up" for what in parity if not PARITY[what].of_a_lab}
-    asked = [what for what in parity if what not in silent]
-    facts = {what: {"server": value} for what, value in _facts(here, workloads, asked).items()}
+    known = [what for what in parity if what not in silent]
+    facts = {what: {"server": value} for what, value in _facts(here, workloads, known).items()}
     return Answer(site.label, kernels={"server": claims.boot_time(here)}, facts=facts, silent=silent)
 
 

@@ -154,7 +154,7 @@ def described(planned: Plan, how: How, waiting: Sequence[Job], begun: Path) -> l
     specs, earlier = [], dict[str, list[str]]()
     for number, job in enumerate(waiting):
         places = own(job, planned.campaign)
-        made = str(begun / f"{job.id}.made")
+        marker = str(begun / f"{job.id}.made")
         wanted = dict(planned.holds(job, how.at_once))
         if how.executor == "slurm":
             wanted |= slurm.resources(job.site.slurm, planned.seconds(job))
@@ -162,12 +162,12 @@ def described(planned: Plan, how: How, waiting: Sequence[Job], begun: Path) -> l
         specs.append(
             plan.job_spec(job, str(places["files"].relative_to(catalogue.home())))
             | {
-                "rule": f"job_{number}", "made": made, "after": earlier.get(job.site.label, []),
+                "rule": f"job_{number}", "made": marker, "after": earlier.get(job.site.label, []),
                 "priority": len(waiting) - number, "resources": wanted, "lock": str(lock),
                 **{name: str(places[name]) for name in ("out", "log", "state")},
             }
         )  # fmt: skip
-        earlier[job.site.label] = [made]
+        earlier[job.site.label] = [marker]
     return specs
 
 

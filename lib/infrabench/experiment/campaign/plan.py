@@ -113,9 +113,9 @@ def job_spec(job: Job, out: str) -> dict[str, Any]:
 
 def rebuild_job(data: Mapping[str, Any]) -> Job:
     """Return the job of what `job_spec` returned."""
-    asked = dict(data["request"])
-    study, wanted = request(asked.pop("study"), asked)
-    return _job(data["id"].partition(".")[2], Site(**data["site"]), asked["session"], study, wanted)
+    parameters = dict(data["request"])
+    study, wanted = request(parameters.pop("study"), parameters)
+    return _job(data["id"].partition(".")[2], Site(**data["site"]), parameters["session"], study, wanted)
 
 
 def request(name: str, parameters: Mapping[str, Any]) -> tuple[Study, Design]:

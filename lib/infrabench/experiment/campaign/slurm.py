@@ -50,13 +50,13 @@ def cancel(campaign: str) -> list[str]:
     Raises `DesignError` where there is no Slurm, `SiteError` when it does not answer.
     """
     here = LocalHost(environment=os.environ)
-    asked = here.run(("squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%i %j"), timeout_s=ASK_S)
-    if asked.status in (126, 127):
+    result = here.run(("squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%i %j"), timeout_s=ASK_S)
+    if result.status in (126, 127):
         raise DesignError("there is no Slurm here (squeue cannot be run): start the campaign on a login node")
-    if not asked.ok:
-        tail = asked.stderr.decode("utf-8", "replace").strip()[-300:]
-        raise SiteError(f"Slurm does not answer: squeue {asked.ending}: {tail}. Is slurmctld up?")
-    rows = [line.split(None, 1) for line in asked.stdout.decode("utf-8", "replace").splitlines()]
+    if not result.ok:
+        tail = result.stderr.decode("utf-8", "replace").strip()[-300:]
+        raise SiteError(f"Slurm does not answer: squeue {result.ending}: {tail}. Is slurmctld up?")
+    rows = [line.split(None, 1) for line in result.stdout.decode("utf-8", "replace").splitlines()]
     ours = re.compile(re.escape(PREFIX + campaign) + RUN)
     found = [number for number, name in (row for row in rows if len(row) == 2) if ours.fullmatch(name.strip())]
     if found:

@@ -99,6 +99,6 @@ def _make_cases(each: _Case, declared: Mapping[str, Param]) -> list[Case]:
     base = Case(each.workload, "default", seconds=each.seconds, disk_bytes=each.disk_bytes, rounds=each.rounds)
     given = parse_settings({f"{each.workload}.{name}": values for name, values in each.set.items()}) or {}
     known = {each.workload: declared}
-    made = apply_settings([base], read_settings(given, [each.workload], known), known)
+    cases = apply_settings([base], read_settings(given, [each.workload], known), known)
     # What the entry says of a trial is of each of its cases, whatever its values.
-    return [replace(case, seconds=each.seconds, disk_bytes=each.disk_bytes) for case in made]
+    return [replace(case, seconds=each.seconds, disk_bytes=each.disk_bytes) for case in cases]

@@ -20,11 +20,11 @@ REPEATED = (
 
 def recorded_design(session: Mapping[str, Any]) -> Design:
     """Return the design of a session from its ``session.json`` alone, whatever its study says today."""
-    asked = session["parameters"]
+    parameters = session["parameters"]
     whole = Design(
-        Request.from_session(session), asked["blocks"], tuple(asked["systems"]),
-        tuple(Case(**case) for case in asked["cases"]), asked["seed"], asked.get("deployments", 1),
-        baseline=asked["baseline"],
+        Request.from_session(session), parameters["blocks"], tuple(parameters["systems"]),
+        tuple(Case(**case) for case in parameters["cases"]), parameters["seed"], parameters.get("deployments", 1),
+        baseline=parameters["baseline"],
     )  # fmt: skip
     return designs.without(
         whole, systems=tuple(session["not_run"]), workloads=tuple(session["left_out"]), excluded=not_applicable(session)
@@ -45,11 +45,11 @@ def check_plan(stored: SessionFolder) -> list[str]:
             }
     except (InfrabenchError, LookupError, TypeError, ValueError, ArithmeticError) as error:
         return [f"{stored.path}: no plan follows from what session.json says was asked for: {error!r}"]
-    asked = stored.session["parameters"]
+    parameters = stored.session["parameters"]
     faults = [
         f"{stored.path}: its {name} is missing, which its parameters have"
         for name in REPEATED
-        if name in asked and name not in stored.session
+        if name in parameters and name not in stored.session
     ]
     faults += [
         f"{stored.path}: its {name} are not those that were asked for, without what it says was left out"

@@ -65,8 +65,8 @@ def compare(folder: Path) -> RawOutputCheck:
         if (then.measurements, then.state) != (now.measurements, now.state):
             where = f"trial {trial.id} ({trial.system}, {trial.workload}, {trial.scenario}, block {trial.block})"
             found.append(f"{where}: recorded {_outcome_text(then)}, read again {_outcome_text(now)}")
-    told = (f"new metric: {name} {metric}, of {count} trials" for (name, metric), count in learnt.items())
-    return RawOutputCheck(tuple(found), tuple(told))
+    added = (f"new metric: {name} {metric}, of {count} trials" for (name, metric), count in learnt.items())
+    return RawOutputCheck(tuple(found), tuple(added))
 
 
 def reparse_record(folder: Path, record: TrialRecord, workload: Callable[[str], Workload]) -> TrialRecord:
@@ -160,10 +160,10 @@ def _code_now(
 ) -> str:
     """Return the code of a recorded trial with the parser of now in it."""
     name = record.trial.workload
-    made = {trial_code(session, parts, name): trial_code(session, _parsed_by(parsers, parts), name) for parts in codes}
-    if record.code not in made:
+    now = {trial_code(session, parts, name): trial_code(session, _parsed_by(parsers, parts), name) for parts in codes}
+    if record.code not in now:
         raise unnamed_code(record.trial.id)
-    return made[record.code]
+    return now[record.code]
 
 
 def _outcome_text(record: TrialRecord) -> str:

@@ -47,17 +47,17 @@ def parameters(folder: Path) -> dict[str, Any] | None:
     None where the notebook cannot: an A/A session, or a profile or study that is not known any more.
     """
     data = SessionFolder(folder).session
-    asked = Request.from_session(data, folder.name)
+    stored = Request.from_session(data, folder.name)
     try:
-        usual = designs.complete(session.resolve(Request(asked.study, asked.profile)))
+        usual = designs.complete(session.resolve(Request(stored.study, stored.profile)))
     except InfrabenchError:
         return None
-    if asked.aa or data.get("known"):
+    if stored.aa or data.get("known"):
         return None
-    given = {name: value for name, value in asked.given().items() if value != usual.given().get(name)}
-    kind, name = {**data, **data["parameters"]}["site"]["kind"], asked.site
+    given = {name: value for name, value in stored.given().items() if value != usual.given().get(name)}
+    kind, name = {**data, **data["parameters"]}["site"]["kind"], stored.site
     site = name if kind in ("lab", "local") else f"the {kind} of {name}"
-    return {"mode": "run", "profile": asked.profile, **given, "site": site, "session": asked.session}
+    return {"mode": "run", "profile": stored.profile, **given, "site": site, "session": stored.session}
 
 
 def lines(given: Mapping[str, Any]) -> str:

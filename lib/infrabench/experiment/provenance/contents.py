@@ -145,8 +145,8 @@ def _questions(
     of_hosts: dict[str, dict[str, None]] = {name: {} for name in own}
     of_lab, guest = site.kind == "lab", (site.facts.get("guest_image") or {}).get("hash")
     for system, deployment in deployments.items():
-        made: dict[str, dict[str, Any]] = {"targets": {}, "hosts": {}}
-        found["systems"][system] = made
+        listing: dict[str, dict[str, Any]] = {"targets": {}, "hosts": {}}
+        found["systems"][system] = listing
         hosts: dict[str, tuple[Host, dict[str, None]]] = {}  # those where programs of the system itself run
         for host, names in deployment.programs:
             hosts.setdefault(host.name, (host, {}))[1].update(dict.fromkeys(names))
@@ -158,11 +158,11 @@ def _questions(
                 hosts.setdefault(target.host.name, (target.host, {}))[1].update(dict.fromkeys(names))
             elif names or role == "server":
                 image = of_lab or (guest is not None and deployment.facts.get("image") == guest)
-                yield PlaceQuestion(target.host, target.run, names, True, image, _keep(made["targets"], role))
+                yield PlaceQuestion(target.host, target.run, names, True, image, _keep(listing["targets"], role))
         for name, (host, programs) in hosts.items():
             is_own = own.get(name) is host
             if programs or not is_own:
-                yield PlaceQuestion(host, host.run, tuple(programs), not is_own, of_lab, _keep(made["hosts"], name))
+                yield PlaceQuestion(host, host.run, tuple(programs), not is_own, of_lab, _keep(listing["hosts"], name))
     for name, host in own.items():
         yield PlaceQuestion(host, host.run, tuple(of_hosts[name]), True, of_lab, _keep(found["hosts"], name))
 

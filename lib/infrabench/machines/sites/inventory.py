@@ -111,9 +111,9 @@ def parse_inventory(path: Path, data: object) -> Inventory:
         inventory = Inventory.model_validate(data)
     except ValidationError as error:
         faults = error.errors(include_input=False, include_url=False, include_context=False)
-        told = "; ".join(f"{'.'.join(str(part)[:60] for part in item['loc'])}: {item['msg']}" for item in faults[:10])
-        told += f"; and {len(faults) - 10} more" if len(faults) > 10 else ""
-        raise SiteError(f"{path}: {told}. A host takes {', '.join(Machine.model_fields)}; no password.") from error
+        why = "; ".join(f"{'.'.join(str(part)[:60] for part in item['loc'])}: {item['msg']}" for item in faults[:10])
+        why += f"; and {len(faults) - 10} more" if len(faults) > 10 else ""
+        raise SiteError(f"{path}: {why}. A host takes {', '.join(Machine.model_fields)}; no password.") from error
     if "server" not in inventory.hosts:
         raise SiteError(f"{path}: no host has the role server; write one under hosts: server")
     if unknown := {each.gateway for each in inventory.machines().values() if each.gateway} - set(inventory.gateways):
@@ -174,24 +174,24 @@ class Teams:
         team = self.inventory.clusters.get(name)
         if team is None:
             raise NotRunnable(f"the inventory names no machines for it: write them under clusters: {name}")
-        asked = team.members(workers)
-        if len(asked) < 1 + workers:
+        members = team.members(workers)
+        if len(members) < 1 + workers:
             raise NotRunnable(f"the inventory names no second worker for it: write worker2 under clusters: {name}")
-        mine = {node.address for node in asked.values()}
-        if shared := sorted(mine & self.taken.keys()):
-            role = next(role for role, node in asked.items() if node.address == shared[0])
+        addresses = {node.address for node in members.values()}
+        if shared := sorted(addresses & self.taken.keys()):
+            role = next(role for role, node in members.items() if node.address == shared[0])
             raise NotRunnable(
                 f"{self.taken[shared[0]]} has a cluster on {role} now: name other machines under clusters: {name}, or "
                 "measure one of the two systems at a time"
             )
-        self.taken.update(dict.fromkeys(mine, name))
-        named = {f"{name}-{role}": node for role, node in asked.items()}
+        self.taken.update(dict.fromkeys(addresses, name))
+        named = {f"{name}-{role}": node for role, node in members.items()}
         try:
             with open_hosts(self.inventory, named) as opened:
-                hosts = dict(zip(asked, opened.values(), strict=True))
+                hosts = dict(zip(members, opened.values(), strict=True))
                 claim = claims.claim_hosts(opened.values(), self.holder) if self.holder else nullcontext()
                 with claim, find_platforms().open_cluster(hosts, tools, self.say) as borrowed:
                     yield borrowed
         finally:
-            for address in mine:
+            for address in addresses:
                 del self.taken[address]

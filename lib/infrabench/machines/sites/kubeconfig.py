@@ -138,10 +138,10 @@ def _program() -> str:
 
 def _error_text(answer: Result, config: Kubeconfig) -> str:
     """Return what kubectl complained of, and what to try."""
-    told = (answer.stdout + answer.stderr).decode("utf-8", "replace")
-    lines = [line for line in told.splitlines() if line.strip() and not line.startswith(" ")]
+    output = (answer.stdout + answer.stderr).decode("utf-8", "replace")
+    lines = [line for line in output.splitlines() if line.strip() and not line.startswith(" ")]
     last = lines[-1].rstrip(" .?") if lines else f"no answer within {2 * ANSWER_S} s"
-    hint = next((hint for word, hint in HINTS if word in told), LAST_HINT.format(path=config.path))
+    hint = next((hint for word, hint in HINTS if word in output), LAST_HINT.format(path=config.path))
     return f"{redaction.text(last, private(config))}. {hint}"
 
 

@@ -105,11 +105,11 @@ def metadata(
             description="`infrabench artifact reproduce` makes these tables from this raw data again.", endTime=date,
             instrument=software, object=raw, result=tables, agent=authors,
         )  # fmt: skip
-        made = _add(
+        creation = _add(
             crate, f"#recording-{each.name}", "CreateAction", name=f"Recording of {each.name}", startTime=each.begun,
             instrument=software, result=raw, agent=authors,
         )  # fmt: skip
-        actions += [made, analysed]
+        actions += [creation, analysed]
     root["mentions"] = actions
     return (json.dumps(crate.metadata.generate(), indent=1, ensure_ascii=False) + "\n").encode()
 

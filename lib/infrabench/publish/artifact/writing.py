@@ -99,10 +99,10 @@ def write(path: Path, *, root: Path, executed: Path | None = None) -> PackedArti
 
 def _results(executed: Path | None) -> Iterator[ArchiveMember]:
     """The tables of the recorded sessions, made now; and executed notebooks, where there are some."""
-    with tempfile.TemporaryDirectory() as made:
-        list(reproduce.make_tables(Path(made)))
-        for file in sorted(path for path in Path(made).rglob("*") if path.is_file()):
-            yield ArchiveMember(f"{reproduce.RESULTS}/{file.relative_to(made).as_posix()}", file.read_bytes())
+    with tempfile.TemporaryDirectory() as folder:
+        list(reproduce.make_tables(Path(folder)))
+        for file in sorted(path for path in Path(folder).rglob("*") if path.is_file()):
+            yield ArchiveMember(f"{reproduce.RESULTS}/{file.relative_to(folder).as_posix()}", file.read_bytes())
     if executed is not None:
         yield from executed_notebooks(executed, f"{reproduce.RESULTS}/notebooks/")
 
@@ -113,9 +113,9 @@ def _sessions(members: Mapping[str, ArchiveMember]) -> Iterator[crate.Recorded]:
         relative = path.relative_to(catalogue.home()).as_posix()
         if relative in members:
             data = read_session(catalogue.find(None, str(path)))
-            told = f"Profile {data['profile']}, {data['blocks']} blocks: {', '.join(data['systems'])}."
+            summary = f"Profile {data['profile']}, {data['blocks']} blocks: {', '.join(data['systems'])}."
             tables = f"{reproduce.RESULTS}/{name}/"
-            yield crate.Recorded(name, relative, data["title"], told, tables, data["created_utc"])
+            yield crate.Recorded(name, relative, data["title"], summary, tables, data["created_utc"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +152,8 @@ def _git(root: Path, *words: str) -> bytes:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InfrabenchError(f"git cannot be asked about {root}: {error}") from error
     if done.returncode:
-        told = done.stderr.decode("utf-8", "replace").strip()
-        raise DesignError(f"{root} is no git checkout, and an archive is made of a commit: {told}")
+        reason = done.stderr.decode("utf-8", "replace").strip()
+        raise DesignError(f"{root} is no git checkout, and an archive is made of a commit: {reason}")
     return done.stdout
 
 

@@ -61,8 +61,8 @@ def read(path: Path, hide: Hide) -> Executed:
         nbformat.validate(node)
     # converting what is no notebook, or a torn one, fails in as many ways as there are versions
     except (OSError, ValueError, TypeError, LookupError, AttributeError, nbformat.ValidationError) as error:
-        told = hide(f"Cannot be read as a notebook: {error}")
-        return Executed(path.stem, nbformat.v4.new_notebook(), told, False, (), None, None)
+        page = hide(f"Cannot be read as a notebook: {error}")
+        return Executed(path.stem, nbformat.v4.new_notebook(), page, False, (), None, None)
     times = node.metadata.get("papermill", {})
     node.metadata = NotebookNode({key: node.metadata[key] for key in KEPT if key in node.metadata})
     node.cells = [cell for cell in node.cells if FAILED not in cell.metadata.get("tags", [])]

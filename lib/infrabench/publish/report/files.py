@@ -242,8 +242,8 @@ class Shelf:
         if source.is_file() and few:
             return [self._keep(name, source)], ""
         if not self._raw and (size > PACKED or not few):
-            told = f"every raw output, {size / 1e6:.0f} MB unpacked, is not here: `infrabench report --raw` packs it"
-            return [], told
+            note = f"every raw output, {size / 1e6:.0f} MB unpacked, is not here: `infrabench report --raw` packs it"
+            return [], note
         try:
             archive.pack(folder, self._folder / name)
         except LedgerError as error:
@@ -282,8 +282,8 @@ class Shelf:
 def _width(car: Path) -> int:
     """Return how wide a figure is shown, from its side-car: somewhat larger than in print; 0 without one."""
     try:
-        told = json.loads(car.read_text(encoding="utf-8"))
-        return notation.on_screen(told["size_mm"][0])
+        sidecar = json.loads(car.read_text(encoding="utf-8"))
+        return notation.on_screen(sidecar["size_mm"][0])
     except (OSError, ValueError, LookupError, TypeError):  # some other picture of that content
         return 0
 

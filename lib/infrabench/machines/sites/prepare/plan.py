@@ -201,9 +201,9 @@ def printable(text: str) -> str:
 def survey_host(plan: HostPlan) -> HostSurvey:
     """Return what a host has; `SiteError` when it does not answer."""
     needs, files = plan.needs, (*(each.path for each in plan.ours.files), LIMITS)
-    asked = {"program": needs.programs, "device": needs.modules, "folder": needs.folders, "file": files,
+    questions = {"program": needs.programs, "device": needs.modules, "folder": needs.folders, "file": files,
              "package": [each for name in needs.packages() for each in (name, APART.get(name)) if each]}  # fmt: skip
-    words = [f"{kind}={name}" for kind, names in asked.items() for name in names]
+    words = [f"{kind}={name}" for kind, names in questions.items() for name in names]
     output = run_checked(plan.host, ("sh", "-s", *words), timeout_s=ASK_S, stdin=_ASK.encode(), error=SiteError)
     facts: dict[str, list[str]] = {}
     for line in output.splitlines():
