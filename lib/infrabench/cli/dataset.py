@@ -85,4 +85,5 @@ def analyze(arguments: Namespace) -> Iterator[str]:
     yield from survey.lines(answers)
     yield f"tables: {out / 'tables' / survey.TABLES}; all answers as parquet: {out / 'answers'}"
     if answers.refused:
-        raise InfrabenchError(f"{answers.refused} of {len(answers.groups)} studies at sites were not analysed, as said above")
+        of = f"{answers.refused} of {len(answers.groups)}"
+        raise InfrabenchError(f"{of} studies at sites were not analysed, as said above")

@@ -183,7 +183,8 @@ def _hashes(capture: Capture, step: str, verb: str) -> Mapping[str, str]:
         less = f"{step} tells of {len(files)} whole files, and of {size:g} bytes, which are less"
         raise ParseError(TOOL, less, str(answer))
     if verb == "read" and size > each * (len(files) + len(unreadable)):
-        raise ParseError(TOOL, f"{step} tells of {len(files)} files, and of {size:g} bytes, which are more", str(answer))
+        more = f"{step} tells of {len(files)} files, and of {size:g} bytes, which are more"
+        raise ParseError(TOOL, more, str(answer))
     return dict(files)
 
 
