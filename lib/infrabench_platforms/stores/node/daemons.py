@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,8 +20,11 @@ from typing import Any
 from .config import Config, StoreError
 
 CGROUPS = Path("/sys/fs/cgroup")
-# Where a memory cgroup is made (v1 before v2), its file for the limit, and that for the most that was used.
-HIERARCHIES = (("memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes"), ("", "memory.max", "memory.peak"))
+# Where a memory cgroup is made (v1 before v2), and its files: limit, the most that was used, what the limit has ended.
+HIERARCHIES = (
+    ("memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control"),
+    ("", "memory.max", "memory.peak", "memory.events"),
+)
 NO_CGROUP = "no memory cgroup here: equal limits cannot be set"
 PREFIX = "infrabench-store-"
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -90,8 +94,12 @@ def start(config: Config, name: str, argv: Sequence[str | Path], environment: Ma
 
 
 def log_ends(config: Config) -> list[str]:
-    """Return the last lines of every daemon's log, each under its name."""
+    """Return what the memory limit has ended, and the last lines of every daemon's log, each under its name."""
     lines: list[str] = []
+    for group, (*_, events) in zip(_groups(config), HIERARCHIES, strict=True):
+        with contextlib.suppress(OSError):
+            if ended := re.search(r"^oom_kill (\d+)$", (group / events).read_text(), re.MULTILINE):
+                lines.append(f"# processes ended by the memory limit of {config.memory_bytes} bytes: {ended[1]}")
     for log in sorted(config.log.glob("*.log")):
         lines += [f"# {log.name}", *log.read_text(errors="replace").splitlines()[-40:], ""]
     return lines
@@ -215,7 +223,7 @@ def kernel() -> dict[str, Any]:
 def limit(config: Config) -> dict[str, int]:
     """Return the memory limit of the store's cgroup and its peak (-1: not told), in bytes, as the kernel has them."""
     _limited(config)
-    for group, (_, most, peak) in zip(_groups(config), HIERARCHIES, strict=True):
+    for group, (_, most, peak, _) in zip(_groups(config), HIERARCHIES, strict=True):
         if (group / most).exists():
             used = group / peak
             return {
@@ -226,7 +234,7 @@ def limit(config: Config) -> dict[str, int]:
 
 def group(config: Config) -> None:
     """Make the memory cgroup of the store; `StoreError` where none can be made."""
-    for cgroup, (_, most, _) in zip(_groups(config), HIERARCHIES, strict=True):
+    for cgroup, (_, most, *_) in zip(_groups(config), HIERARCHIES, strict=True):
         top = cgroup.parent
         if not (top / "cgroup.procs").exists():
             continue
