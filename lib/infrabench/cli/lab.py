@@ -39,8 +39,9 @@ def up(arguments: Namespace) -> Iterator[str]:
         yield from _cluster(arguments.kubernetes)
     for name in dict.fromkeys(arguments.hosts):  # those that stand are left as they are
         begin = time.monotonic()
-        file, hosts = embedded.keep_hosts(name)
-        yield f"{name}: {f'made in {time.monotonic() - begin:.0f} s' if made else 'stands already'}; inventory: {file}"
+        file, is_new = embedded.keep_hosts(name)
+        state = f"made in {time.monotonic() - begin:.0f} s" if is_new else "stands already"
+        yield f"{name}: {state}; inventory: {file}"
     if not arguments.kubernetes and not arguments.hosts:
         embedded.up()
 

@@ -146,7 +146,7 @@ def verify(part: SessionPart) -> None:
     extra = sorted({*there} - {*sums, SUMS})
     if found or torn or needed or extra or foreign:
         faults = [*found, *foreign, *(f"{part.folder} holds {name}, which its {SUMS} does not name" for name in extra)]
-        raise LedgerError(f"{told[0] if told else f'{part.folder / SUMS} is cut off'}: {ANEW}")
+        raise LedgerError(f"{faults[0] if faults else f'{part.folder / SUMS} is cut off'}: {ANEW}")
 
 
 def trials(parts: Sequence[SessionPart], workload: str) -> pd.DataFrame:
