@@ -27,8 +27,8 @@ START_S, STOP_S, TRIM_S = 60.0, 90.0, 60.0
 THROTTLE = "throttle"  # in the run folder: the level that a server is started with
 ANSWER_S = 120.0
 ANSWER_BYTES = 1 << 20
-# glibc keeps what is freed in a heap of each thread: with those of the pool's many threads, reading 4 GB through a
-# cache of 1 GiB took all of a memory limit of 5 GiB. With two heaps it takes 3.3 GB.
+# glibc keeps what is freed in the heap that it is of, and has up to eight heaps a processor: on two processors, reading
+# 4 GB through a cache of 1 GiB took all of a memory limit of 5 GiB. With two heaps it takes 3.3 GB. See mallopt(3).
 ALLOCATOR = {"MALLOC_ARENA_MAX": "2"}
 
 
