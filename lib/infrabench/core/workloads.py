@@ -18,7 +18,8 @@ class Step:
     """One command of a trial. Only ``measure`` steps are timed as tool work; ``cleanup`` steps always run.
 
     ``rescue`` steps run before those of ``cleanup``, and only after a step that failed or a host that was lost: they
-    keep evidence, and remove what the next trial must not find.
+    keep evidence, and remove what the next trial must not find. What one of them writes to stderr, and succeeds, is
+    the cause of the failure as far as it knows one: it joins the trial's reason.
 
     `until_ok_s`: repeat until exit status 0 or this many seconds have passed (readiness; ``prepare`` only).
     `host`: run on the target's host, outside the target (life-cycle commands).

@@ -89,6 +89,13 @@ def test_a_rescue_that_fails_is_noted_and_hinders_nothing(tmp_path):
     assert finished.blobs["evidence.stderr"] == b"no such pod\n"
 
 
+def test_a_rescue_that_knows_the_cause_says_it_beside_what_the_tool_said(tmp_path):
+    job, _ = workload(tmp_path, measure=SPOILT["failed"], rescue="echo memory limit >&2; echo a log")
+    record = execute(trial(), job, bench()).record
+    assert record.reason == "measure step tool exited with 3: broken; memory limit"
+    assert "cleanup_failed" not in record.conditions
+
+
 def test_the_last_words_of_a_step_that_failed_are_kept(tmp_path):
     """As many as a population needs that names events, the runtime's complaint and its containers' states."""
     job, _ = workload(tmp_path, measure="printf '%0500d%0595d last' 1 2 >&2; exit 3")

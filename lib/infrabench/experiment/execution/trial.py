@@ -221,7 +221,7 @@ class _Run:
     def clean(self) -> None:
         """Run every cleanup step, whatever happened before, and first what rescues a trial that is not ok by now.
 
-        A host that is lost meanwhile is noted, not raised.
+        A host that is lost meanwhile is noted, not raised. What a rescue step says on stderr joins the trial's reason.
         """
         if not self.has_begun:
             return
@@ -232,8 +232,10 @@ class _Run:
             for step in steps:
                 host = self.bench.roles[step.role].host.name
                 try:
-                    if host in lost or not self.run_step(step).ok:
+                    if host in lost or not (result := self.run_step(step)).ok:
                         self.unclean.append(step.name)
+                    elif step.phase == "rescue" and (cause := result.stderr.decode("utf-8", "replace").strip()):
+                        self.end(self.state, f"{self.reason}; {cause[-SAID:]}")
                 except SiteError as error:
                     self.unclean.append(step.name)
                     lost[host] = error

@@ -94,15 +94,20 @@ def start(config: Config, name: str, argv: Sequence[str | Path], environment: Ma
 
 
 def log_ends(config: Config) -> list[str]:
-    """Return what the memory limit has ended, and the last lines of every daemon's log, each under its name."""
+    """Return the last lines of every daemon's log, each under its name."""
     lines: list[str] = []
-    for group, (*_, events) in zip(_groups(config), HIERARCHIES, strict=True):
-        with contextlib.suppress(OSError):
-            if ended := re.search(r"^oom_kill (\d+)$", (group / events).read_text(), re.MULTILINE):
-                lines.append(f"# processes ended by the memory limit of {config.memory_bytes} bytes: {ended[1]}")
     for log in sorted(config.log.glob("*.log")):
         lines += [f"# {log.name}", *log.read_text(errors="replace").splitlines()[-40:], ""]
     return lines
+
+
+def count_kills(config: Config) -> int:
+    """Return how many processes of the store its memory limit has ended since it was made."""
+    for group, (*_, events) in zip(_groups(config), HIERARCHIES, strict=True):
+        with contextlib.suppress(OSError):
+            if kills := re.search(r"^oom_kill (\d+)$", (group / events).read_text(), re.MULTILINE):
+                return int(kills[1])
+    return 0
 
 
 def alive(config: Config, name: str) -> int | None:

@@ -158,6 +158,16 @@ def facts(config: Config, engine: StoreEngine) -> dict[str, Any]:
     return {**engine.facts(config), **shared}
 
 
+def evidence(config: Config, engine: StoreEngine) -> dict[str, Any]:
+    """Return what tells why something failed; what the memory limit has ended is a reason, and goes to stderr too."""
+    text = engine.evidence(config)
+    if kills := daemons.count_kills(config):
+        cause = f"the store's memory limit of {config.memory_bytes} bytes has ended {kills} of its processes"
+        sys.stderr.write(f"{cause}\n")
+        text = f"# {cause}\n{text}"
+    return {"evidence": text}
+
+
 def _one_of(known: Sequence[str], word: str) -> str:
     if word not in known:
         raise StoreError(f"{word!r}: take one of {', '.join(known)}")
@@ -203,5 +213,5 @@ VERBS: dict[str, Callable[..., dict[str, Any]]] = {
     "corrupt": lambda config, engine, copies: engine.corrupt(config, copies),
     "scrub": lambda config, engine, kind: engine.scrub(config, kind),
     "repair": lambda config, engine: engine.repair(config),
-    "evidence": lambda config, engine: {"evidence": engine.evidence(config)},
+    "evidence": evidence,
 }

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infrabench.machines.hosts import marks
-from infrabench_platforms.stores.node import daemons
+from infrabench_platforms.stores.node import daemons, main
 from infrabench_platforms.stores.node.config import Config
 
 
@@ -38,8 +38,8 @@ def test_a_daemon_that_a_trial_starts_does_not_bear_its_mark(tmp_path: Path, mon
     [("memory/{}/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"),
      ("{}/memory.events", "low 0\nmax 71\noom 2\noom_kill 2\n")],
 )  # fmt: skip
-def test_evidence_begins_with_what_the_memory_limit_has_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str
+def test_what_the_memory_limit_has_ended_is_the_reason_and_begins_the_evidence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: str, text: str
 ) -> None:
     config = Config("zfs", "one", 2**30, 3 * 2**30, homes=str(tmp_path / "homes"))
     config.log.mkdir(parents=True)
@@ -48,6 +48,10 @@ def test_evidence_begins_with_what_the_memory_limit_has_ended(
     events = tmp_path / file.format("infrabench-store-one")
     events.parent.mkdir(parents=True)
     events.write_text(text)
-    assert daemons.log_ends(config) == [
-        "# processes ended by the memory limit of 3221225472 bytes: 2", "# nbdkit.log", "up", "",
-    ]  # fmt: skip
+    engine: Any = SimpleNamespace(evidence=lambda config: "\n".join(daemons.log_ends(config)))
+    cause = "the store's memory limit of 3221225472 bytes has ended 2 of its processes"
+    assert main.evidence(config, engine) == {"evidence": f"# {cause}\n# nbdkit.log\nup\n"}
+    assert capsys.readouterr().err == f"{cause}\n"
+    events.write_text(text.replace("oom_kill 2", "oom_kill 0"))
+    assert main.evidence(config, engine) == {"evidence": "# nbdkit.log\nup\n"}
+    assert not capsys.readouterr().err
