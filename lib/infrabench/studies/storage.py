@@ -107,8 +107,9 @@ def _cases(of: Sizes) -> tuple[Case, ...]:
 
 
 def _requests(of: Sizes) -> Iterator[Case]:
-    fill_s = of.area_bytes / FILL_B_PER_S / max(1, len(of.requests))  # once, for all of them
-    for placement, (pattern, mode, path) in product(of.placements, of.requests):
+    every = tuple(product(of.placements, of.requests))
+    fill_s = of.area_bytes / FILL_B_PER_S / max(1, len(every))  # once, for all of them
+    for placement, (pattern, mode, path) in every:
         name = f"{PATTERNS[pattern]} {mode}" + ("" if path == "nbd" else f" {path}")
         params = {"pattern": pattern, "mode": mode, "path": path, "area_bytes": of.area_bytes}
         params |= {"seconds": of.run_s, "ramp_s": of.ramp_s}
@@ -160,8 +161,8 @@ def _case(
     group: str = "", **more: Any,
 ) -> Case:  # fmt: skip
     if placement != "same-node":
-        scenario, group = (f"{name} {placement}" if name else "" for name in (scenario, group))
-        params, took = {**params, "placement": placement}, took + SERVE_S
+        # Of one group with those on the store's node: the cache below the disk forgets in minutes what was filled.
+        scenario, params, took = f"{scenario} {placement}", {**params, "placement": placement}, took + SERVE_S
     return Case(workload, scenario, params, seconds=round(took, 1), disk_bytes=disk_bytes, group=group, **more)
 
 

@@ -70,6 +70,13 @@ def test_a_study_has_three_profiles_at_most_three_primary_metrics_and_margins() 
     check_each(check, STUDIES)
 
 
+def test_where_the_client_is_shares_the_data_that_requests_go_to() -> None:
+    """Filled minutes before, they are on the disk; filled just now, in a cache below it that nobody can empty."""
+    cases = [case for case in registry.study("storage").profiles["network"].cases if case.workload == "fio-4k"]
+    assert {case.params["placement"] for case in cases if "placement" in case.params} == {"two-nodes"}
+    assert {case.group for case in cases} == {"single requests"}
+
+
 def test_the_containers_study_has_the_sizes_of_the_papers():
     wanted = session.request(registry.study("containers"), profile="paper", runs=30)
     levels = {(case.workload, case.level) for case in wanted.cases if case.level}
