@@ -220,7 +220,8 @@ def _installed(status: str) -> str:
 def make_disk(root: Path, folder: Path, spare_bytes: int = DISK_SPARE) -> None:
     """Write disk (one ext4, no partitions), kernel and initial disk of `root` to `folder`, and remove `root`.
 
-    The disk has `spare_bytes` beside what is on it. What the image's own setup left as ``boot/vmlinuz`` and ``boot/initrd.img`` is booted.
+    The disk has `spare_bytes` beside what is on it. What the image's own setup left as ``boot/vmlinuz`` and
+    ``boot/initrd.img`` is booted.
     """
     for name in (KERNEL, INITRD):
         kept = root / "boot" / name
