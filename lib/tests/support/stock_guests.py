@@ -49,7 +49,8 @@ systemctl -q enable systemd-networkd.service ssh.service
 useradd --create-home --shell /bin/bash --password '*' "$3"
 echo "$3 ALL=(ALL) NOPASSWD: ALL" >/etc/sudoers.d/admin
 for home in /root /home/$3; do
-  mkdir -m 700 $home/.ssh
+  mkdir -p $home/.ssh
+  chmod 700 $home/.ssh
   cp /login.pub $home/.ssh/authorized_keys
 done
 chown -R "$3" /home/$3/.ssh
