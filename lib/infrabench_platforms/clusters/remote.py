@@ -23,7 +23,7 @@ from infrabench.core import CommandFailed, Host, InfrabenchError, Machines, NotR
 from infrabench.machines import host_cache
 from infrabench.machines.hosts import parallel
 from infrabench.machines.hosts.host import SSHHost, run_checked
-from infrabench_platforms.clusters.control import POD_NET
+from infrabench_platforms.clusters.control import POD_NET, SERVICE_NET
 from infrabench_platforms.clusters.hosts import CNI_DEVICES, script
 
 STORE = host_cache.FOLDER
@@ -147,7 +147,8 @@ def borrow(host: Host, tools: tuple[str, ...] = ()) -> None:
         raise NotRunnable(f"{host.name} still has of an earlier run: {'; '.join(left)}. Remove it, or restart it")
     folders = (*FOLDERS, *(folder for part in tools for folder in FOLDERS_OF.get(part, ())))
     needed = [f"{program}={package}" for program, package in programs(tools).items()]
-    result = host.run(("sh", "-s", NOTE, CNI_DEVICES, *needed, "--", *folders), timeout_s=STEP_S, stdin=_CLAIM.encode())
+    words = (NOTE, CNI_DEVICES, f"{POD_NET} {SERVICE_NET}", *needed, "--", *folders)
+    result = host.run(("sh", "-s", *words), timeout_s=STEP_S, stdin=_CLAIM.encode())
     if result.status == 3:
         raise NotRunnable(f"{host.name}: {result.stdout.decode('utf-8', 'replace').strip()}")
     if not result.ok:

@@ -23,7 +23,7 @@ from infrabench_platforms.lab.shell import sh, state_dir
 from tests.support.debian import publish
 
 EMULATOR, EMULATOR_PACKAGE = "qemu-system-x86_64", "qemu-system-x86"
-BRIDGE, NETWORK, PREFIX = "ibstock0", "198.19.77", 24
+BRIDGE, NETWORK, PREFIX = "ibstock0", "198.18.77", 24
 USER = "admin"
 CPUS, MEMORY_MIB, SPARE_BYTES = 2, 3072, 12 * 2**30
 MAKE_S, BOOT_S, STOP_S, POLL_S = 1800.0, 600.0, 30.0, 0.5
@@ -82,7 +82,7 @@ def make_disk(installable: Sequence[str]) -> Path:
 
     `installable` are the packages that it is to have in its repository, with all that they depend on.
     """
-    fingerprint = digest([FORMAT, PACKAGES, SETUP, FETCH, sorted(installable), images.SUITE])
+    fingerprint = digest([FORMAT, NETWORK, PACKAGES, SETUP, FETCH, sorted(installable), images.SUITE])
     folder = state_dir() / "images" / f"stock-{fingerprint}"
     if folder.exists():
         return folder

@@ -1,10 +1,10 @@
 # Whether this machine can be borrowed for a node of a cluster, and what it was like before. Changes nothing but the note
 # of that, which also tells that the machine is ours until it has been given back.
-# $1: where the note is kept. $2: network devices of CNIs. Then: program=package of what has to be installed, --, folders that
-# are ours while we are here.
+# $1: where the note is kept. $2: network devices of CNIs. $3: networks of pods and services. Then: program=package of what
+# has to be installed, --, folders that are ours while we are here.
 # Prints nothing where all is well; else why the machine cannot be borrowed, and exits with 3.
 set -eu
-note=$1 devices=$2; shift 2
+note=$1 devices=$2 networks=$3; shift 3
 no() { echo "$*"; exit 3; }
 
 [ "$(id -u)" = 0 ] || no "a cluster is made as root: take a root login"
@@ -31,6 +31,15 @@ for folder in "$@"; do
 done
 for link in $devices; do
   [ ! -e "/sys/class/net/$link" ] || no "it has a network device $link of others. Take another machine"
+done
+
+# Its own routes there would be hidden by the cluster's, and removed with them: nobody could reach the machine any more.
+for network in $networks; do
+  for which in root match; do
+    route=$(ip -4 route show table all $which "$network" | grep -vw default | sed 1q)
+    [ -z "$route" ] || no "its route '$route' leads to where the cluster's pods or services would be ($network): take a" \
+      "machine whose own networks are elsewhere"
+  done
 done
 
 ! nft list table ip kube-proxy >/dev/null 2>&1 || no "it has rules of another kube-proxy. Take another machine"

@@ -183,6 +183,12 @@ def test_processes_of_pods_are_ended_by_their_cgroup(machine: Sandbox) -> None:
         ("cp /bin/sleep /usr/bin/containerd; containerd 60 >/dev/null 2>&1 &", "a container runtime or etcd already"),
         ("mkdir -p /var/lib/containerd/x", "/var/lib/containerd is not empty: it belongs to others"),
         ("ip link add cni0 type bridge", "a network device cni0 of others"),
+        ("ip addr add 198.19.77.11/24 dev eth0", r"its route '.*198\.19\.77\..*' leads to where the cluster's pods"),
+        ("ip route add 198.19.200.0/24 dev eth0", r"pods or services would be \(198\.19\.192\.0/20\)"),
+        (
+            "ip route add 198.18.0.0/15 dev eth0",
+            r"its route '198\.18\.0\.0/15 dev eth0.*take a machine whose own networks",
+        ),
         ("rm /usr/sbin/runc /usr/bin/socat", "programs are missing: apt-get install runc socat"),
         ("rm -r /usr/lib/cni", "apt-get install containernetworking-plugins"),
         ("rmdir /run/systemd/system", "run by systemd, and there is none"),
