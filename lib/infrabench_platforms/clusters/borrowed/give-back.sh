@@ -92,6 +92,15 @@ for iptables in iptables ip6tables; do
       done
   done
 done
+# What is left of such a table are hooks that let everything pass.
+for pair in ip:iptables ip6:ip6tables; do
+  for table in raw mangle nat filter; do
+    family=${pair%:*}
+    grep -qx "${pair#*:} $table" "$note/tables" || ! listed=$(nft list table $family $table 2>/dev/null) ||
+      printf '%s\n' "$listed" | grep -qvE '^(table|[[:space:]]*(chain|type .* policy accept;|}|$))' ||
+      nft delete table $family $table || left "nft's table $family $table"
+  done
+done
 for family in ip ip6; do
   ! nft list table $family kube-proxy >/dev/null 2>&1 || nft delete table $family kube-proxy || left "nft's table kube-proxy"
 done
