@@ -33,13 +33,14 @@ for link in $devices; do
   [ ! -e "/sys/class/net/$link" ] || no "it has a network device $link of others. Take another machine"
 done
 
-# Its own routes there would be hidden by the cluster's, and removed with them: nobody could reach the machine any more.
+# Its own routes there would be removed with the cluster's, and hidden by them if they lead somewhere and cover them too:
+# nobody could reach the machine any more.
 for network in $networks; do
-  for which in root match; do
-    route=$(ip -4 route show table all $which "$network" | grep -vw default | sed 1q)
-    [ -z "$route" ] || no "its route '$route' leads to where the cluster's pods or services would be ($network): take a" \
-      "machine whose own networks are elsewhere"
-  done
+  route=$(ip -4 route show table all root "$network" | sed 1q)
+  [ -n "$route" ] || route=$(ip -4 route show table all match "$network" |
+    grep -vE '(^| )(default|unreachable|blackhole|prohibit) ' | sed 1q)
+  [ -z "$route" ] || no "its route '$route' leads to where the cluster's pods or services would be ($network): take a" \
+    "machine whose own networks are elsewhere"
 done
 
 ! nft list table ip kube-proxy >/dev/null 2>&1 || no "it has rules of another kube-proxy. Take another machine"

@@ -175,6 +175,13 @@ def test_processes_of_pods_are_ended_by_their_cgroup(machine: Sandbox) -> None:
     assert remote.give_back(machine) == []
 
 
+def test_a_route_that_leads_nowhere_may_cover_the_clusters_networks(machine: Sandbox) -> None:
+    machine.sh("ip route add unreachable 198.18.0.0/15 metric 4096; ip route add default dev eth0")
+    remote.borrow(machine)
+    assert remote.give_back(machine) == []
+    assert "unreachable 198.18.0.0/15" in machine.sh("ip route")
+
+
 @pytest.mark.parametrize(
     ("has", "told"),
     [
