@@ -217,11 +217,10 @@ def _installed(status: str) -> str:
     return "\n".join(sorted(lines)) + "\n"
 
 
-def make_disk(root: Path, folder: Path, spare_bytes: int = DISK_SPARE) -> None:
+def make_disk(root: Path, folder: Path) -> None:
     """Write disk (one ext4, no partitions), kernel and initial disk of `root` to `folder`, and remove `root`.
 
-    The disk has `spare_bytes` beside what is on it. What the image's own setup left as ``boot/vmlinuz`` and
-    ``boot/initrd.img`` is booted.
+    What the image's own setup left as ``boot/vmlinuz`` and ``boot/initrd.img`` is booted.
     """
     for name in (KERNEL, INITRD):
         kept = root / "boot" / name
@@ -231,7 +230,7 @@ def make_disk(root: Path, folder: Path, spare_bytes: int = DISK_SPARE) -> None:
     for file in (root / "boot").iterdir():  # versions, symbols and a second copy: the emulator is given the kernel
         file.unlink()
     used = int(sh("du", "-sB1", "--one-file-system", root, timeout_s=60).stdout.split()[0])
-    size_mib = (used + used // 8 + spare_bytes) // 2**20
+    size_mib = (used + used // 8 + DISK_SPARE) // 2**20
     disk = folder / DISK
     # No journal: every guest starts from the same disk and throws its changes away.
     options = ("-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "lazy_itable_init=0", "-L", "guest")

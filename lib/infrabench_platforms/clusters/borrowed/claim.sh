@@ -64,8 +64,13 @@ for link in /sys/class/net/*; do
   link=${link##*/}
   case $(tc qdisc show dev "$link" 2>/dev/null) in *clsact*) echo "$link" ;; esac
 done >"$new/clsact"
+# iptables-save of today also prints tables that are not there, as they would be.
 for iptables in iptables ip6tables; do
+  case $iptables in iptables) family=ip ;; *) family=ip6 ;; esac
   for table in raw mangle nat filter; do
+    if command -v nft >/dev/null; then
+      nft list table $family $table >/dev/null 2>&1 || grep -qx $table /proc/net/${family}_tables_names 2>/dev/null || continue
+    fi
     [ -z "$($iptables-save -t $table 2>/dev/null)" ] || echo "$iptables $table"
   done
 done >"$new/tables"

@@ -175,6 +175,20 @@ def test_processes_of_pods_are_ended_by_their_cgroup(machine: Sandbox) -> None:
     assert remote.give_back(machine) == []
 
 
+def test_empty_tables_of_a_filter_go_and_those_with_a_rule_of_others_stay(machine: Sandbox) -> None:
+    machine.sh("nft flush ruleset; nft add table ip raw")
+    remote.borrow(machine)
+    hook = "{ type filter hook input priority 0; policy accept; }"
+    machine.sh(
+        "for table in filter mangle; do nft add table ip $table; "
+        f"nft add chain ip $table INPUT '{hook}'; done; nft add table ip6 nat; "
+        "nft add rule ip mangle INPUT ip saddr 203.0.113.9 counter accept; nft add table ip theirs"
+    )
+    assert remote.give_back(machine) == []
+    assert machine.sh("nft list tables").splitlines() == ["table ip raw", "table ip mangle", "table ip theirs"]
+    assert "203.0.113.9" in machine.sh("nft list table ip mangle")
+
+
 def test_a_route_that_leads_nowhere_may_cover_the_clusters_networks(machine: Sandbox) -> None:
     machine.sh("ip route add unreachable 198.18.0.0/15 metric 4096; ip route add default dev eth0")
     remote.borrow(machine)
