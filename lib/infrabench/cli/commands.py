@@ -284,8 +284,6 @@ def _wanted(arguments: Namespace) -> Design:
     typed = vars(arguments)  # `plan` has no site and no session
     given = {each.name: typed[each.name] for each in fields(Request) if each.name in typed}
     given |= {name: split(given[name]) for name in ("systems", "workloads")}
-    if arguments.precision is not None:
-        given["precision"] = arguments.precision / 100
     return session.resolve(Request(**given))
 
 

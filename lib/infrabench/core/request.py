@@ -56,8 +56,9 @@ class Request:
         "cut each trial that is an amount of work into N runs that alternate between the systems (default: what the "
         "profile says)", "N"))
     aa: str = field(default="", metadata=option("A/A: measure this one system under two labels", "SYSTEM", "systems"))
-    precision: float | None = field(default=None, metadata=option(  # a share, 0.02; on the command line in percent
-        "from 30 blocks on, add blocks until every primary cell's 95 % interval is at most this half-width", "PERCENT"))
+    precision: float | None = field(default=None, metadata=option(
+        "from 30 blocks on, add blocks until every primary cell's 95 % interval is at most this half-width, as a "
+        "share: 0.02 is 2 %", "SHARE"))
     minutes: float | None = field(default=None, metadata=option(
         "a few blocks of every case, then more, in MINUTES in all, of those whose intervals are too wide for their "
         "margins; with --precision: add no block after MINUTES", "MINUTES"))
