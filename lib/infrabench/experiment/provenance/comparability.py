@@ -49,6 +49,8 @@ FACTS = (
     Fact(("kernel_settings", "clock_source"), agree=True),
     Fact(("kernel_settings", "transparent_huge_pages"), agree=True),
     Fact(("power", "governor"), "governor", agree=True, of_a_lab=True),
+    Fact(("power", "intel_no_turbo"), agree=True, of_a_lab=True),
+    Fact(("power", "boost"), agree=True, of_a_lab=True),
     Fact(("kernel", "architecture"), "architecture", of_a_lab=True, of_a_node="architecture"),
     *(
         Fact(("versions", name), name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address
 from pathlib import Path
@@ -17,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from infrabench.core import Machines, NotRunnable, SiteError
 from infrabench.machines.hosts import claims
+from infrabench.machines.hosts.clock_rate import hold_clock_rate
 from infrabench.machines.hosts.host import SSHHost
 from infrabench.machines.sites.platforms import Say, find_platforms
 
@@ -94,6 +95,7 @@ class Inventory(BaseModel):
     gateways: dict[Name, Gateway] = {}
     known_hosts: File | None = None  # else SSH's own
     guest_network: IPv4Network = GUEST_NETWORK  # the client is given a route to it through the server
+    hold_clock_rate: bool = False  # governor and turbo of all its machines, while a session measures on them
     clusters: dict[Name, Team] = {}  # by system
 
     def machines(self, systems: Collection[str] | None = None) -> dict[str, Machine]:
@@ -156,6 +158,19 @@ def open_hosts(inventory: Inventory, machines: Mapping[str, Machine]) -> Iterato
         }
 
 
+@contextmanager
+def hold_hosts(
+    inventory: Inventory, hosts: Mapping[str, SSHHost], say: Say, holder: claims.Holder | None
+) -> Iterator[None]:  # fmt: skip
+    """Claim open hosts of an inventory for a session inside, with their clock rate held where that is asked for."""
+    with ExitStack() as stack:
+        if holder is not None:
+            stack.enter_context(claims.claim_hosts(hosts.values(), holder))
+            for host in hosts.values() if inventory.hold_clock_rate else ():
+                stack.enter_context(hold_clock_rate(host, say))
+        yield
+
+
 @dataclass(frozen=True, slots=True)
 class Teams:
     """The clusters' machines of an open inventory; machines that two clusters share serve one at a time."""
@@ -189,8 +204,8 @@ class Teams:
         try:
             with open_hosts(self.inventory, named) as opened:
                 hosts = dict(zip(members, opened.values(), strict=True))
-                claim = claims.claim_hosts(opened.values(), self.holder) if self.holder else nullcontext()
-                with claim, find_platforms().open_cluster(hosts, tools, self.say) as borrowed:
+                held = hold_hosts(self.inventory, opened, self.say, self.holder)
+                with held, find_platforms().open_cluster(hosts, tools, self.say) as borrowed:
                     yield borrowed
         finally:
             for address in addresses:

@@ -176,8 +176,7 @@ def _open_remote(inventory: Inventory, say: Say, holder: claims.Holder | None) -
     network = str(inventory.guest_network)
     with ExitStack() as stack:
         hosts = stack.enter_context(inventories.open_hosts(inventory, inventory.hosts))
-        if holder is not None:
-            stack.enter_context(claims.claim_hosts(hosts.values(), holder))
+        stack.enter_context(inventories.hold_hosts(inventory, hosts, say, holder))
         private = inventories.private(inventory)
         for host in hosts.values():
             own = host.run(probe("machines/hosts/probes/addresses.py"), timeout_s=10)
