@@ -134,7 +134,38 @@ def completed(log: str, way: WAY, block_bytes: int) -> Sequence[tuple[float, int
     return list(found.items())
 
 
-def rates(rows: Sequence[tuple[float, int]], most: int) -> Sequence[float]:
+def split_log(log: str, jobs: int) -> Sequence[str]:
+    """Return the logs of the `jobs` that have written one file, each as a whole: where times begin anew, so does a log.
+
+    `ParseError` when there are not so many.
+    """
+    if jobs == 1:
+        return [log]
+    parts, last_ms = [""], 0
+    for line in log.splitlines(keepends=True):
+        time = line.partition(",")[0]
+        time_ms = int(time) if re.fullmatch(COUNT, time) else last_ms  # a line that is none is refused with its log
+        parts = [*parts, ""] if time_ms < last_ms else parts
+        parts[-1] += line
+        last_ms = time_ms
+    equal(TOOL, "number of jobs in the log", len(parts), jobs)
+    return parts
+
+
+def add_up(every: Sequence[Sequence[tuple[float, int]]]) -> Sequence[tuple[float, float]]:
+    """Return the rows of several logs (`completed`) as those of one: at the end of each, requests since the one before.
+
+    Between two rows of a log its requests are taken as evenly spread.
+    """
+    ends = sorted({end for rows in every for end, _ in rows})
+    reached = np.zeros(len(ends))
+    for rows in every:
+        own, counts = zip(*rows, strict=True)
+        reached += np.interp(ends, [0.0, *own], [0.0, *accumulate(counts)])
+    return list(zip(ends, np.diff(reached, prepend=0.0).tolist(), strict=True))
+
+
+def rates(rows: Sequence[tuple[float, float]], most: int) -> Sequence[float]:
     """Return requests per second in equal parts of the time that `rows` cover, `most` of them at most.
 
     There are no more parts than rows; in between requests are taken as evenly spread.

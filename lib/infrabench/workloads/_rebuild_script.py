@@ -96,6 +96,7 @@ class States:
             try:
                 told = ask(self.asked, ANSWER_S, "state")
                 row = {key: told[key] for key in ("begun_s", "done_s", "clean", "copied_B", "left_B")}
+                row |= {"since_s": told["since_s"]} if "since_s" in told else {}
             except (Failed, subprocess.TimeoutExpired, ValueError, KeyError) as error:
                 row, self.wrong = None, f"state: {error!r}"
             with self.more:

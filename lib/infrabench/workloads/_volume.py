@@ -247,6 +247,7 @@ def used(capture: Capture, before: str, after: str) -> Used:
     first, last = (said(capture, f"usage-{when}", "usage") for when in (before, after))
     if value(TOOL, last, "begun_s") < value(TOOL, first, "done_s"):
         raise ParseError(TOOL, f"usage-{after} was read before usage-{before}", str(last))
+    first = at(TOOL, first, "done") if "done" in first else first  # read after what the question itself took
     storage = [_cpu(answer) for answer in (first, last)]
     equal(TOOL, "the storage daemons", sorted(storage[1]), sorted(storage[0]))
     spent = {name: storage[1][name] - storage[0][name] for name in storage[0]}

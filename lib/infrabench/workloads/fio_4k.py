@@ -10,6 +10,9 @@ of the kernel (krbd, zvol), by libaio, past the page cache. The last two are the
 names what its device is ``inside`` of, a virtual machine, fio runs there. ``placement``: whether fio is on
 the store's node, see `_volume`; from another one the paths are ``nbd`` and ``rbd``.
 
+Several ``clients`` are as many processes on one node, each with a connection, a part of the area and ``depth`` requests
+of its own. The metrics are then those of all their requests.
+
 Metrics: ``iops``; ``latency_mean_s`` and the percentiles ``latency_p50_s``, ``_p99_s``, ``_p999_s`` from submission to
 completion of single requests (fio's buckets are good to 1 %); ``cpu_percent``, see `_volume`, over ramp, run and flush;
 ``steady``: 1 when the rate stayed as it was over the run, by `_fio_report.steady` from a log of how many requests were
@@ -35,7 +38,8 @@ PARAMS = {
     "placement": _volume.PLACEMENT,
     "path": Param("nbd", choices=tuple(ENGINES), meaning="how fio reaches the volume"),
     "area_bytes": Param(2 * GIB, least=512, unit="B", meaning="size of the area that requests go to"),
-    "depth": Param(32, least=1, meaning="requests that are outstanding"),
+    "depth": Param(32, least=1, meaning="requests that each client has outstanding"),
+    "clients": Param(1, least=1, most=16, meaning="processes that ask at once, each on a connection of its own"),
     "seconds": Param(10.0, least=1, most=86399, unit="s", meaning="length of the run"),
     "ramp_s": Param(2.0, least=0, most=86399, unit="s", meaning="time before the run, which does not count"),
     "block_bytes": Param(4 * KIB, least=512, unit="B", meaning="size of a request"),
@@ -59,8 +63,10 @@ def plan(params: Params, roles: Roles) -> Steps:
     """Return the volume's preparation, the run between two readings of usage, and fio's log of rates."""
     _volume.check(roles)
     at_least("area_bytes", params["area_bytes"], params["block_bytes"])
-    if params["area_bytes"] % params["block_bytes"] or params["block_bytes"] % 512:
-        raise DesignError("fio-4k: area_bytes must be whole blocks, and block_bytes whole sectors of 512 bytes")
+    if params["area_bytes"] % (params["block_bytes"] * params["clients"]) or params["block_bytes"] % 512:
+        raise DesignError(
+            "fio-4k: area_bytes must be whole blocks for each client, and block_bytes whole sectors of 512 bytes"
+        )
     timeout_s = params["seconds"] + params["ramp_s"] + 2 * _volume.COMMAND_S  # a flush of much takes its time
     inside = roles["server"].lifecycle.get("inside", ()) if params["path"] == "kernel" else ()
     client = _volume.place_client(params, roles)
@@ -68,7 +74,8 @@ def plan(params: Params, roles: Roles) -> Steps:
     return (
         *client.serve(params["mode"]),
         client.fill(params["area_bytes"]),
-        Step("folder", role, (*inside, "mkdir", "-p", FOLDER), phase="prepare"),
+        # fio appends to a log that a killed run has left.
+        Step("folder", role, (*inside, "sh", "-c", f"rm -rf {FOLDER} && mkdir -p {FOLDER}"), phase="prepare"),
         *client.drop(),
         *client.read("before"),
         Step("fio", role, client.command((*inside, *_way(params, client), *_options(params))), timeout_s=timeout_s),
@@ -83,11 +90,12 @@ def plan(params: Params, roles: Roles) -> Steps:
 
 def parse(capture: Capture) -> Measurements:
     """Return rate, latencies, steadiness and use of CPU; `ParseError` when report and log tell of two runs."""
-    params = capture.params
+    params, clients = capture.params, _clients(capture.params)
+    size = params["area_bytes"] // clients
     expected = {
-        "rw": params["pattern"], "bs": params["block_bytes"], "iodepth": params["depth"], "size": params["area_bytes"],
+        "rw": params["pattern"], "bs": params["block_bytes"], "iodepth": params["depth"], "size": size,
         "ioengine": ENGINES[params["path"]], "runtime": f"{params['seconds']:g}", "ramp_time": f"{params['ramp_s']:g}",
-        "randrepeat": 0,
+        "randrepeat": 0, **({"numjobs": clients, "offset_increment": size} if clients > 1 else {}),
     }  # fmt: skip
     way: _fio_report.WAY = "read" if params["pattern"].endswith("read") else "write"
     expected |= {"direct": 1} if params["path"] == "kernel" else {}
@@ -95,7 +103,7 @@ def parse(capture: Capture) -> Measurements:
     report = _fio_report.side(_fio_report.checked(_fio_report.whole(capture["fio"]), NAME, expected), way)
     # Those that were under way when the ramp ended are among the bytes, and not among the requests.
     for what, count in (("bytes", report.bytes / params["block_bytes"]), ("latencies", float(report.measured))):
-        if not 0 <= count - report.requests <= params["depth"] or count % 1:
+        if not 0 <= count - report.requests <= params["depth"] * clients or count % 1:
             raise ParseError(TOOL, f"{what} are of {count:g} requests, not of {report.requests}", text(capture["fio"]))
     if report.runtime_s < 0.99 * params["seconds"]:
         raise ParseError(TOOL, f"it ran {report.runtime_s:g} s of {params['seconds']:g} s", text(capture["fio"]))
@@ -108,7 +116,8 @@ def parse(capture: Capture) -> Measurements:
         for name, point in POINTS.items()
     }
     return (
-        *higher("1/s", iops=report.per_s),
+        # All that were completed in its time: as many were under way when the ramp ended as are waited for at the end.
+        *higher("1/s", iops=report.measured / report.runtime_s),
         *lower("s", latency_mean_s=report.latency_mean_s, **points),
         *higher("1", steady=float(_fio_report.steady(parts))),
         *lower("%", cpu_percent=_volume.used(capture, "before", "after").percent),
@@ -130,9 +139,16 @@ def _way(params: Params, client: _volume.Client) -> tuple[str, ...]:
     return (TOOL, f"--name={NAME}", engine, "--direct=1", f"--filename={device}")
 
 
+def _clients(params: Params) -> int:
+    return int(params.get("clients", 1))  # older sessions had no other number
+
+
 def _options(params: Params) -> tuple[str, ...]:
+    size = params["area_bytes"] // params["clients"]
+    several = (f"--numjobs={params['clients']}", f"--offset_increment={size}", "--group_reporting")
     return (
-        f"--rw={params['pattern']}", f"--bs={params['block_bytes']}", f"--size={params['area_bytes']}",
+        f"--rw={params['pattern']}", f"--bs={params['block_bytes']}", f"--size={size}",
+        *(several if params["clients"] > 1 else ()),
         f"--iodepth={params['depth']}", "--randrepeat=0", "--refill_buffers",
         *(("--end_fsync=1",) if params["pattern"].endswith("write") else ()),
         "--time_based", f"--runtime={params['seconds']:g}", f"--ramp_time={params['ramp_s']:g}",
@@ -147,10 +163,16 @@ def _rates(capture: Capture, report: _fio_report.Side, way: _fio_report.WAY) -> 
     """Return the rate in equal parts of the run; the log tells of no more requests than the report."""
     log = capture["log"].stdout
     equal(TOOL, "the log's size", text(capture["log-size"]), f"{len(log)} {LOG}\n")
-    rows = _fio_report.completed(text(capture["log"]), way, capture.params["block_bytes"])
-    logged = sum(count for _, count in rows)
+    logs = _fio_report.split_log(text(capture["log"]), _clients(capture.params))
+    every = [_fio_report.completed(each, way, capture.params["block_bytes"]) for each in logs]
+    logged = sum(count for each in every for _, count in each)
+    ends = [each[-1][0] for each in every]
+    if logged > report.measured or max(ends) > report.runtime_s:
+        raise ParseError(TOOL, f"the log tells of {logged} requests, the report of {report.measured}", str(max(ends)))
+    rows = [row for row in _fio_report.add_up(every) if row[0] <= min(ends)]
     end_s = capture.params["seconds"]
-    if logged > report.measured or rows[-1][0] > report.runtime_s:
-        raise ParseError(TOOL, f"the log tells of {logged} requests, the report of {report.measured}", str(rows[-1]))
-    last = [(end_s, report.measured - logged)] if end_s > rows[-1][0] else []  # no window was over any more
-    return _fio_report.rates([*rows, *last], _fio_report.MOST_PARTS)
+    if len(every) == 1 and end_s > ends[0]:  # no window was over any more; of several nobody tells whose the rest is
+        rows.append((end_s, report.measured - logged))
+    # Parts that are narrower than the windows of a client would hang together.
+    most = min(_fio_report.MOST_PARTS, *map(len, every)) if len(every) > 1 else _fio_report.MOST_PARTS
+    return _fio_report.rates(rows, most)

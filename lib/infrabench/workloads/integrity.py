@@ -90,11 +90,11 @@ def plan(params: Params, roles: Roles) -> Steps:
 def parse(capture: Capture) -> Measurements:
     """Return shares of intact files, what found the damage, and what became of it."""
     lost_disk = capture.params["damage"] == "none"
-    written = _hashes(capture, "write", "write")
+    written = _hashes(capture, "write", "write", {})
     if len(written) != capture.params["files"]:
         raise ParseError(TOOL, f"{capture.params['files']} files were to be written", str(written))
     names = ("read-before", *BETWEEN[capture.params["damage"]], "read-after")
-    readings = {name: _hashes(capture, name, "read") for name in names}
+    readings = {name: _hashes(capture, name, "read", written) for name in names}
     wrong = {name for found in readings.values() for name, told in found.items() if told != written.get(name)}
     after = readings["read-after"]
     lost = len(written) - len(after.keys() & written.keys())
@@ -166,8 +166,8 @@ def _read(when: str, params: Params, folder: str, part: int = 1) -> Step:
     return _files(f"read-{when}", params, "read", folder, part, f"{limit_s:g}", limit_s=limit_s)
 
 
-def _hashes(capture: Capture, step: str, verb: str) -> Mapping[str, str]:
-    """Return the hash of each file that a step wrote, or read to its end."""
+def _hashes(capture: Capture, step: str, verb: str, written: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the hash of each file that a step wrote, or read to its end; one with the hash of `written` is whole."""
     answer = json_object(TOOL, text(capture[step]))
     equal(TOOL, f"verb of {step}", at(TOOL, answer, "verb"), verb)
     files, unreadable = at(TOOL, answer, "files"), at(TOOL, answer, "unreadable")
@@ -179,8 +179,9 @@ def _hashes(capture: Capture, step: str, verb: str) -> Mapping[str, str]:
     each, size = capture.params["total_bytes"] // capture.params["files"], value(TOOL, answer, "bytes")
     if verb == "write":
         equal(TOOL, "bytes written", size, float(each * capture.params["files"]))
-    if verb == "read" and size < each * len(files):
-        less = f"{step} tells of {len(files)} whole files, and of {size:g} bytes, which are less"
+    whole_files = len(files.items() & written.items())
+    if verb == "read" and size < each * whole_files:
+        less = f"{step} tells of {whole_files} whole files, and of {size:g} bytes, which are less"
         raise ParseError(TOOL, less, str(answer))
     if verb == "read" and size > each * (len(files) + len(unreadable)):
         more = f"{step} tells of {len(files)} files, and of {size:g} bytes, which are more"

@@ -231,20 +231,26 @@ def _read_states(report: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         for key in COPIED:
             if at(TOOL, states, index, key) is not None:
                 value(TOOL, states, index, key)
+        if "since_s" in row:
+            value(TOOL, states, index, "since_s")
     begins = [value(TOOL, states, index, "begun_s") for index in range(len(states))]
     in_order(TOOL, "states", begins, str(begins))
     return states
 
 
 def _find_clean(states: Sequence[Mapping[str, Any]], lost_s: float, replaced_s: float) -> float:
-    """Return when the store was clean for good: the begin of the first state after the last one that was not."""
+    """Return when the store was clean for good: the begin of the first state after the last one that was not.
+
+    Or when that state says that it was so since, by the system's own clock.
+    """
     before = [row["clean"] for row in states if row["begun_s"] < lost_s]
     if not before or not all(before):
         raise NotAsClaimed("the store was not clean before a disk was lost")
     unclean = [index for index, row in enumerate(states) if not row["clean"]]
     if not unclean or unclean[-1] + 1 == len(states):
         raise ParseError(TOOL, "the store was never not clean, or not clean at the end", str(states[-2:]))
-    clean_s: float = states[unclean[-1] + 1]["begun_s"]
+    first = states[unclean[-1] + 1]
+    clean_s: float = min(first["begun_s"], first.get("since_s", first["begun_s"]))
     if clean_s <= replaced_s:
         raise ParseError(TOOL, "the store was clean before the disk was replaced", f"{clean_s} {replaced_s}")
     return clean_s

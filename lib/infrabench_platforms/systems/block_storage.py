@@ -190,7 +190,7 @@ def _switches(ends: Sequence[tuple[Host, Config]], machines: Machines) -> tuple[
             machines.resume()
         if not wait.until(is_clean, THAW_S, POLL_S):
             log.warning("%s was not whole %.0f s after it was thawed: it is made anew", config.name, THAW_S)
-            upload.ask(host, config, "remake", timeout_s=CREATE_S)
+            upload.ask(host, config, "remake", timeout_s=CREATE_S + BOOT_S)  # a guest boots anew for it
 
     return pause, resume
 

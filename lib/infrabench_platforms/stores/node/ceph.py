@@ -198,7 +198,9 @@ def state(config: Config) -> dict[str, Any]:
     detail = {key: found[key] for key in ("osds_up", "states", "degraded", "objects", "repaired")}
     detail["errors"] = found["errors"] + found["repaired"]  # what a scrub called inconsistent, and what reading mended
     copied_bytes = copied if copied >= 0 else None
-    return {"clean": found["clean"], "copied_B": copied_bytes, "left_B": found["left_B"], "detail": detail}
+    # The manager hears of a change up to a second later; the placement groups say when it was.
+    since = {"since_s": found["changed_s"]} if found["clean"] else {}
+    return {"clean": found["clean"], "copied_B": copied_bytes, "left_B": found["left_B"], **since, "detail": detail}
 
 
 def corrupt(config: Config, copies: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,8 @@ SUMS = (
 SCRUB_S, POLL_S = 900.0, 0.5
 STAMP = {"light": "last_scrub_stamp", "deep": "last_deep_scrub_stamp"}
 EVEN_S = 60.0
+REFUSED = "ERROR: "  # begins what a daemon answers on its admin socket to a command that failed
+CHANGED = "%Y-%m-%dT%H:%M:%S.%f%z"  # when the state of a placement group last changed, by its OSD's clock
 
 
 def cluster(config: Config, fsid: str) -> str:
@@ -180,6 +183,8 @@ def daemon(path: Path, prefix: str, timeout_s: float = 60.0, **words: Any) -> An
     if len(reply) < 4 or struct.unpack(">I", reply[:4])[0] != len(reply) - 4:
         raise StoreError(f"{path.name} answers {prefix!r} with something else than its length says")
     text = reply[4:].decode("utf-8", "replace").strip()
+    if text.startswith(REFUSED):  # the protocol has no status
+        raise StoreError(f"{path.name} refuses {prefix!r}: {text[:400]}")
     try:
         return json.loads(text) if text else None
     except ValueError:
@@ -205,7 +210,10 @@ def groups(cluster: CephConnection) -> list[dict[str, Any]]:
 
 
 def totals(cluster: CephConnection) -> dict[str, Any]:
-    """Return of our pool: placement groups by state, objects, bytes (of one copy, stored, recovered, left), errors."""
+    """Return of our pool: placement groups by state, objects, bytes (of one copy, stored, recovered, left), errors.
+
+    And when a state last changed (Unix time).
+    """
     number, rows = _pool(cluster), groups(cluster)
     sums: Counter[str] = Counter()
     for row in rows:
@@ -224,6 +232,7 @@ def totals(cluster: CephConnection) -> dict[str, Any]:
         "errors": sums["scrub_errors"],
         "repaired": sums["objects_repaired"],
         "unfound": sums["objects_unfound"],
+        "changed_s": max((datetime.strptime(row["last_change"], CHANGED).timestamp() for row in rows), default=0.0),
     }
 
 

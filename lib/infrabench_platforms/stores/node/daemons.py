@@ -214,10 +214,10 @@ def usage(pids: Mapping[str, int]) -> dict[str, dict[str, float]]:
 
 
 def machine() -> dict[str, float]:
-    """Return the CPU seconds of all CPUs since boot: busy ones (not idle, not waiting for a disk), and all."""
+    """Return the CPU seconds of all CPUs since boot: busy ones (not idle, waiting for a disk or stolen), and all."""
     with open("/proc/stat") as file:
         spent = [int(field) / TICKS for field in file.readline().split()[1:9]]  # guests are part of user and nice
-    return {"busy_s": sum(spent) - spent[3] - spent[4], "total_s": sum(spent)}
+    return {"busy_s": sum(spent) - spent[3] - spent[4] - spent[7], "total_s": sum(spent)}
 
 
 def kernel() -> dict[str, Any]:
@@ -248,6 +248,9 @@ def group(config: Config) -> None:
                 (top / "cgroup.subtree_control").write_text("+memory")
             cgroup.mkdir(exist_ok=True)
             (cgroup / most).write_text(str(config.memory_bytes))
+            for name, value in (("memory.memsw.limit_in_bytes", config.memory_bytes), ("memory.swap.max", 0)):
+                if (cgroup / name).exists():  # what is over the limit is not to be swapped out
+                    (cgroup / name).write_text(str(value))
         except OSError as error:
             raise StoreError(f"{cgroup}: no memory cgroup can be made: {error}") from error
         return

@@ -37,11 +37,16 @@ def attach(config: Config) -> None:
 
 
 def detach(config: Config) -> None:
-    """Undo `attach`; nothing when there is no device of the store."""
+    """Undo `attach`; nothing when there is no device of the store: after a boot its number may be somebody else's."""
     link = device(config)
     if link.is_symlink():
-        with contextlib.suppress(OSError):  # it is gone already
-            remove(int(os.readlink(link).removeprefix("/dev/rbd")))
+        number = int(os.readlink(link).removeprefix("/dev/rbd"))
+        cluster = BUS / "devices" / str(number) / "cluster_fsid"
+        if cluster.exists() and cluster.read_text().strip() in (config.home / "ceph.conf").read_text():
+            try:
+                remove(number)
+            except OSError:  # a program that was ended, or will be, still has it open
+                _way("remove").write_text(f"{number} force")
         link.unlink()
 
 

@@ -59,7 +59,10 @@ class StoreEngine(Protocol):
         """Give the pool a new, empty disk in its place; return when the rebuild has begun."""
 
     def state(self, config: Config) -> dict[str, Any]:
-        """Return {"clean", "copied_B", "left_B", "detail"}: cheap, it is polled twice a second."""
+        """Return {"clean", "copied_B", "left_B", "detail"}: cheap, it is polled twice a second.
+
+        And ``since_s``, since when it is clean (Unix time), where the system knows that itself.
+        """
 
     def corrupt(self, config: Config, copies: str) -> dict[str, Any]:
         """Damage data of the file area on one disk or, the same data, on both: {"bytes", "places", "disks"}."""
@@ -142,14 +145,19 @@ def destroy(config: Config, engine: StoreEngine) -> dict[str, Any]:
 def usage(config: Config, engine: StoreEngine) -> dict[str, Any]:
     """Return what was used so far: CPU and memory by process and machine, space of the pool and of the disks.
 
-    The pool's own figures may be a second or two old: waiting for new ones would be part of what is measured.
+    CPU time is read first and, as ``done``, once more at the end: what the question itself takes is in between. The
+    pool's own figures may be a second or two old: waiting for new ones would be part of what is measured.
     """
     pids = engine.pids(config)
     if fuse := daemons.alive(config, block.FUSE):
         pids["client"][block.FUSE] = fuse
-    found: dict[str, Any] = {kind: daemons.usage(each) for kind, each in pids.items()}
+
+    def read_cpu() -> dict[str, Any]:
+        return {**{kind: daemons.usage(each) for kind, each in pids.items()}, **daemons.kernel()}
+
+    begun = read_cpu()
     pool = {"used_B": engine.used(config), "disk_B": disks.allocated_bytes(config)}
-    return {**found, **daemons.kernel(), "memory": daemons.limit(config), "pool": pool}
+    return {**begun, "memory": daemons.limit(config), "pool": pool, "done": read_cpu()}
 
 
 def facts(config: Config, engine: StoreEngine) -> dict[str, Any]:

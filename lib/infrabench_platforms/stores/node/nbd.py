@@ -59,8 +59,7 @@ class Client:
 
     def read(self, offset: int, length: int) -> bytes:
         """Return bytes of the volume; `StoreError` with the server's error number when it cannot be read."""
-        self._ask(READ, offset, length)
-        return self._take(length)
+        return self._ask(READ, offset, length)
 
     def write(self, offset: int, data: bytes) -> None:
         """Write bytes to the volume."""
@@ -78,13 +77,18 @@ class Client:
         for start in range(offset, offset + length, TRIM_STEP):
             self._ask(TRIM, start, min(TRIM_STEP, offset + length - start))
 
-    def _ask(self, kind: int, offset: int, length: int, data: bytes = b"") -> None:
-        self._socket.sendall(struct.pack(">IHHQQI", REQUEST, 0, kind, 1, offset, length) + data)
-        magic, error, handle = struct.unpack(">IIQ", self._take(16))
-        if magic != REPLY or handle != 1:
-            raise StoreError("the NBD server's answer is not one")
-        if error:
-            raise StoreError(f"the NBD server answered request {kind} at {offset} with error {error}")
+    def _ask(self, kind: int, offset: int, length: int, data: bytes = b"") -> bytes:
+        """Send a request, and return what is read; nothing of others. `StoreError` when it is not carried out."""
+        try:
+            self._socket.sendall(struct.pack(">IHHQQI", REQUEST, 0, kind, 1, offset, length) + data)
+            magic, error, handle = struct.unpack(">IIQ", self._take(16))
+            if magic != REPLY or handle != 1:
+                raise StoreError("the NBD server's answer is not one")
+            if error:
+                raise StoreError(f"the NBD server answered request {kind} at {offset} with error {error}")
+            return self._take(length) if kind == READ else b""
+        except OSError as failure:  # too late, or the connection is gone
+            raise StoreError(f"the NBD server does not answer request {kind} at {offset}: {failure}") from failure
 
     def _greet(self) -> tuple[int, int]:
         magic, options, flags = struct.unpack(">8s8sH", self._take(18))

@@ -14,7 +14,7 @@ from infrabench.machines.sites.site import read_file
 from infrabench_platforms import lab
 from tests.support.started_commands import end_command, start_command
 
-# Of a host that somebody works on: containers of two engines, a network and a volume, rules, a route, a service.
+# Of a host that somebody works on: containers of three engines, a network, volumes, rules, a route, a service.
 THEIRS = """
 set -e
 cd / && tar -ch bin/sleep $(ldd /bin/sleep | grep -o '/lib[^ ]*' | cut -c2-) >/root/theirs.tar
@@ -24,12 +24,19 @@ docker run -d --name web --network theirs --volume theirs:/data theirs:1 /bin/sl
 podman run -d --name theirs --network none theirs:1 /bin/sleep infinity >/dev/null
 iptables -N THEIRS; iptables -A THEIRS -s 203.0.113.0/24 -j DROP; iptables -A FORWARD -j THEIRS
 ip route add blackhole 203.0.113.0/24
+mkdir -p /root/image/rootfs/sbin
+printf 'architecture: x86_64\ncreation_date: 1\n' >/root/image/metadata.yaml
+tar -C /root/image -cf /root/image.tar metadata.yaml rootfs
+lxc storage create theirs dir >/dev/null
+lxc image import /root/image.tar --alias theirs >/dev/null
+lxc init theirs theirs --no-profiles --storage theirs >/dev/null 2>&1
 systemd-run --quiet --unit=theirs sleep infinity
 """
 STATE = """
 docker inspect --format '{{.Id}} {{.State.StartedAt}} {{.State.Status}}' $(docker ps -aq)
 docker network ls -q --no-trunc | sort; docker volume ls -q; docker image ls -q --no-trunc | sort
 podman inspect --format '{{.Id}} {{.State.StartedAt}} {{.State.Status}}' theirs; podman image ls -q --no-trunc
+lxc list -f csv -c nstS; lxc image list -f csv -c fl; lxc storage list -f csv; lxc profile show default
 ip -o -4 address | awk '{print $2, $4}'; ip -4 route show table all; ip rule; iptables-save | grep -v '^[#:]'
 cat /proc/sys/net/ipv4/ip_forward; awk '{print $5, $9}' /proc/self/mountinfo | sort
 getent passwd; ls /run
@@ -43,7 +50,7 @@ mkdir /home/admin/.ssh && cp /root/.ssh/authorized_keys /home/admin/.ssh/ && cho
 echo 'admin ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/admin
 echo "127.0.1.1 $(hostname)" >>/etc/hosts  # sudo complains of a host that does not know itself
 """
-ASKED = ("run", "containers", "--profile", "smoke", "--runs", "2", "--systems", "native", "docker", "lxc")
+ASKED = ("run", "containers", "--profile", "smoke", "--runs", "2", "--systems", "native", "docker", "lxc", "lxd")
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +93,7 @@ def test_a_login_with_sudo_measures_as_root_does_and_what_is_of_others_stays(
     assert status == 0, said
     folder = catalogue.home() / "data/runs/containers/sudo"
     states = [records.read_trial(folder, name).state for name in records.recorded(folder)]
-    assert states.count("ok") == 2 * 3 * len(workloads)
+    assert states.count("ok") == 2 * 4 * len(workloads)
     assert _do(hosts["server"], STATE).splitlines() == before
     assert "198.18.0." not in (folder / "session.json").read_text()
 

@@ -26,7 +26,8 @@ def group(name: str, state: str = "active+clean", stamp: str = "then", **stats: 
     unknown = stats.keys() - STATS.keys()
     assert not unknown
     stamps = {"last_scrub_stamp": stamp, "last_deep_scrub_stamp": stamp}
-    return {"pgid": name, "state": state, "stat_sum": STATS | stats, **stamps}
+    changed = "1970-01-01T00:00:12.500000+0000"
+    return {"pgid": name, "state": state, "last_change": changed, "stat_sum": STATS | stats, **stamps}
 
 
 class Cluster:
@@ -117,8 +118,31 @@ def test_totals_are_of_our_pool_alone():
     rows = [group("1.0", num_objects=99), group("2.0"), group("2.1", "active+undersized", num_objects_degraded=1)]
     assert ceph_cluster.totals(Cluster(rows)) == {
         "states": {"active+clean": 1, "active+undersized": 1}, "objects": 4, "degraded": 1, "left_B": 2048,
-        "recovered_B": 20, "stored_B": 8192, "errors": 0, "repaired": 0, "unfound": 0,
+        "recovered_B": 20, "stored_B": 8192, "errors": 0, "repaired": 0, "unfound": 0, "changed_s": 12.5,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("says", "refused"), [(b"ERROR: (22) Invalid argument", True), (b'{"a": 1}', False)])
+def test_a_daemon_that_refuses_a_command_is_told_from_one_that_answers(says, refused, tmp_path):
+    path = tmp_path / "osd.0.asok"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.bind(str(path))
+        server.listen()
+
+        def answer():
+            link, _ = server.accept()
+            with link:
+                link.recv(4096)
+                link.sendall(struct.pack(">I", len(says)) + says)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        if refused:
+            with pytest.raises(StoreError, match=r"osd\.0\.asok refuses 'cache drop': ERROR"):
+                ceph_cluster.daemon(path, "cache drop")
+        else:
+            assert ceph_cluster.daemon(path, "cache drop") == {"a": 1}
+        thread.join()
 
 
 def test_a_release_that_has_other_options_is_refused(monkeypatch):

@@ -111,6 +111,9 @@ def test_parameters_reach_fio() -> None:
     reading = next(step for step in planned("fio-4k") if step.name == "fio").argv
     assert "--end_fsync=1" not in reading
     assert planned("fio-4k", mode="strict")[0].argv[-2:] == ("serve", "strict")
+    four = next(step for step in planned("fio-4k", clients=4, area_bytes=16384) if step.name == "fio").argv
+    assert {"--size=4096", "--numjobs=4", "--offset_increment=4096", "--group_reporting"} <= set(four)
+    assert not any(word.startswith(("--numjobs", "--offset", "--group")) for word in reading)
 
 
 def test_files_are_of_whole_mebibytes_and_their_file_system_holds_them() -> None:
@@ -228,6 +231,21 @@ def test_a_log_that_is_not_whole_is_refused(log: str) -> None:
     assert _fio_report.completed(LINE + LINE.replace("250", "760") * 2, "write", 4096) == [(0.25, 87), (0.76, 174)]
     with pytest.raises(ParseError):
         _fio_report.completed(log, "write", 4096)
+
+
+def test_the_logs_of_several_clients_are_told_apart_and_added_up() -> None:
+    second = LINE.replace("250", "240") + LINE.replace("250", "760")
+    logs = _fio_report.split_log(LINE + LINE.replace("250", "500") + second, 2)
+    assert logs == [LINE + LINE.replace("250", "500"), second]
+    rows = _fio_report.add_up([_fio_report.completed(log, "write", 4096) for log in logs])
+    assert [end for end, _ in rows] == [0.24, 0.25, 0.5, 0.76]
+    assert [count for _, count in rows] == pytest.approx(
+        [87 * 0.24 / 0.25 + 87, 87 * 0.01 / 0.25 + 87 * 0.01 / 0.52, 87 + 87 * 0.25 / 0.52, 87 * 0.26 / 0.52]
+    )
+    assert _fio_report.split_log(LINE * 2 + second, 1) == [LINE * 2 + second]
+    for jobs in (2, 4):
+        with pytest.raises(ParseError, match="number of jobs in the log must be"):
+            _fio_report.split_log(second * 3, jobs)
 
 
 def rerun(way: str, more_bytes: int = 0, **changes: int) -> Change:
