@@ -10,8 +10,8 @@ of the kernel (krbd, zvol), by libaio, past the page cache. The last two are the
 names what its device is ``inside`` of, a virtual machine, fio runs there. ``placement``: whether fio is on
 the store's node, see `_volume`; from another one the paths are ``nbd`` and ``rbd``.
 
-Several ``clients`` are as many processes on one node, each with a connection, a part of the area and ``depth`` requests
-of its own. The metrics are then those of all their requests.
+Several ``clients`` are as many jobs of fio on one node, each with a connection, a part of the area and ``depth``
+requests of its own; by librbd each has a cache of its own too. The metrics are then those of all their requests.
 
 Metrics: ``iops``; ``latency_mean_s`` and the percentiles ``latency_p50_s``, ``_p99_s``, ``_p999_s`` from submission to
 completion of single requests (fio's buckets are good to 1 %); ``cpu_percent``, see `_volume`, over ramp, run and flush;
@@ -39,7 +39,7 @@ PARAMS = {
     "path": Param("nbd", choices=tuple(ENGINES), meaning="how fio reaches the volume"),
     "area_bytes": Param(2 * GIB, least=512, unit="B", meaning="size of the area that requests go to"),
     "depth": Param(32, least=1, meaning="requests that each client has outstanding"),
-    "clients": Param(1, least=1, most=16, meaning="processes that ask at once, each on a connection of its own"),
+    "clients": Param(1, least=1, most=16, meaning="jobs of fio that ask at once, each on a connection of its own"),
     "seconds": Param(10.0, least=1, most=86399, unit="s", meaning="length of the run"),
     "ramp_s": Param(2.0, least=0, most=86399, unit="s", meaning="time before the run, which does not count"),
     "block_bytes": Param(4 * KIB, least=512, unit="B", meaning="size of a request"),

@@ -41,8 +41,8 @@ def detach(config: Config) -> None:
     link = device(config)
     if link.is_symlink():
         number = int(os.readlink(link).removeprefix("/dev/rbd"))
-        cluster = BUS / "devices" / str(number) / "cluster_fsid"
-        if cluster.exists() and cluster.read_text().strip() in (config.home / "ceph.conf").read_text():
+        cluster, conf = BUS / "devices" / str(number) / "cluster_fsid", config.home / "ceph.conf"
+        if cluster.exists() and conf.exists() and cluster.read_text().strip() in conf.read_text():
             try:
                 remove(number)
             except OSError:  # a program that was ended, or will be, still has it open

@@ -116,6 +116,17 @@ def test_an_error_is_told_and_what_the_server_cannot_is_not_asked(serving):
     assert [each for each in server.asked if each[0] != 2] == []
 
 
+def test_a_server_that_answers_no_more_is_a_fault_of_the_store(serving, monkeypatch):
+    def time_out(self, length):
+        raise TimeoutError("timed out")
+
+    path, _ = serving()
+    with Client(path) as client:
+        monkeypatch.setattr(Client, "_take", time_out)
+        with pytest.raises(StoreError, match="does not answer request 3 at 0: timed out"):
+            client.flush()
+
+
 @pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9.2\r\n", b"", GREETING[:10], b"NBDMAGIC" + b"x" * 10])
 def test_what_is_no_nbd_server_is_refused(serving, greeting, monkeypatch):
     path, _ = serving(greeting=greeting)

@@ -27,6 +27,34 @@ def config(tmp_path: Path) -> Config:
     return made
 
 
+@pytest.mark.parametrize(
+    ("cluster", "busy", "written"),
+    [("ours", False, ["7"]), ("ours", True, ["7", "7 force"]), ("another", False, []), (None, False, [])],
+)
+def test_a_device_of_the_kernel_is_removed_only_where_it_is_the_stores_own(
+    cluster, busy, written, config, tmp_path, monkeypatch
+):
+    bus = tmp_path / "bus"
+    (bus / "devices/7").mkdir(parents=True)
+    if cluster:
+        (bus / "devices/7/cluster_fsid").write_text(f"{cluster}\n")
+    (config.home / "ceph.conf").write_text("fsid = ours\n")
+    krbd.device(config).symlink_to("/dev/rbd7")
+    told: list[str] = []
+
+    class Way:
+        def write_text(self, text: str) -> None:
+            told.append(text)
+            if busy and text == "7":
+                raise OSError(errno.EBUSY, "busy")
+
+    monkeypatch.setattr(krbd, "BUS", bus)
+    monkeypatch.setattr(krbd, "_way", lambda verb: Way())
+    krbd.detach(config)
+    assert told == written
+    assert not krbd.device(config).is_symlink()
+
+
 def after(command: list[str], option: str) -> list[str]:
     return [value for word, value in itertools.pairwise(command) if word == option]
 

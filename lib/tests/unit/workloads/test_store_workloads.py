@@ -439,6 +439,38 @@ def test_the_end_is_after_the_last_state_that_was_not_clean() -> None:
     assert measured("rebuild", capture)["rebuild_s"] < measured("rebuild", relapse)["rebuild_s"]
 
 
+@pytest.mark.parametrize(("earlier_s", "ends_s"), [(0.75, 0.75), (-0.25, 0.0)])
+def test_the_end_is_when_the_system_itself_was_clean_where_it_says_that(earlier_s: float, ends_s: float) -> None:
+    capture = captured("rebuild")
+    states = json.loads(capture["rebuild"].stdout)["states"]
+    first = 1 + max(place for place, row in enumerate(states) if not row["clean"])
+    since_s = states[first]["begun_s"] - earlier_s
+    told = changed(capture, "rebuild", lambda t: t["states"][first].update(since_s=since_s))
+    before, after = (measured("rebuild", each)["rebuild_s"] for each in (capture, told))
+    assert before - after == pytest.approx(ends_s)
+    later = changed(capture, "rebuild", lambda t: t["states"][first].update(since_s="soon"))
+    assert "since_s" in refused("rebuild", later)
+
+
+def test_what_the_question_itself_takes_is_not_used_between_two_readings() -> None:
+    before = json.loads(usage(10, 100, 1000, osd=5))
+    before["done"] = {"machine": {"busy_s": 103.0, "total_s": 1003.0}, "storage": {"osd": {"cpu_s": 6.0, "rss_B": 1}}}
+    found = between(json.dumps(before).encode(), usage(20, 112, 1020, osd=9))
+    assert (found.storage_s, found.busy_s, found.total_s) == (3, 9, 17)
+
+
+def test_a_file_that_came_back_shorter_is_one_of_another_content() -> None:
+    def shorten(told: dict[str, Any]) -> None:
+        told["bytes"] -= 4096
+        told["files"][min(told["files"])] = "0" * 64
+
+    cut = changed(captured("integrity"), "read-before", shorten)
+    assert measured("integrity", cut)["silently_wrong_files"] >= 1
+    assert "which are less" in refused(
+        "integrity", changed(captured("integrity"), "read-before", lambda told: told.update(bytes=told["bytes"] - 4096))
+    )
+
+
 def test_a_load_that_stood_still_has_a_lower_rate_and_no_latency_there() -> None:
     capture = captured("rebuild")
 
