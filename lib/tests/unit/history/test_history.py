@@ -14,7 +14,7 @@ from infrabench.analysis import history, tables
 from infrabench.analysis.history import Break, History, describe_history, read_history, unexplained
 from infrabench.analysis.session_data import Session
 from infrabench.core import DesignError
-from tests.support.analysis_fixtures import table_of
+from tests.support.analysis_fixtures import lose, table_of
 from tests.support.history_sessions import write_nights
 
 NIGHTS, AT = 14, 9
@@ -177,20 +177,35 @@ def test_a_change_stands_until_it_is_made_good(levels: tuple[float, ...], stands
     assert [history._stands(segments, place, size) for place, size in enumerate(sizes)] == stands
 
 
+NOISE = np.random.default_rng(5).normal(0, 0.01, (2, 2, 12))
+
+
+def opened(number: int, blocks_per_deployment: int = 0, **kind: str) -> Session:
+    values = {name: 100 * np.exp(each) for name, each in zip(("native", "docker"), NOISE[number], strict=True)}
+    table = table_of(values, blocks_per_deployment=blocks_per_deployment, **kind)
+    about = {"baseline": "native", "margins": {"": 0.02}, "primary": [[table["workload"][0], table["metric"][0]]]}
+    return Session(Path(str(number)), about, table, table.iloc[:0])
+
+
 def test_the_error_of_a_session_is_that_of_its_deployments_where_it_has_several() -> None:
-    noise = np.random.default_rng(5).normal(0, 0.01, (2, 2, 12))
-
-    def opened(number: int, blocks_per_deployment: int) -> Session:
-        values = {name: 100 * np.exp(each) for name, each in zip(("native", "docker"), noise[number], strict=True)}
-        table = table_of(values, blocks_per_deployment=blocks_per_deployment)
-        about = {"baseline": "native", "margins": {"": 0.02}, "primary": [["sysbench-cpu", "events_per_s"]]}
-        return Session(Path(str(number)), about, table, table.iloc[:0])
-
-    points = history._points([opened(0, 0), opened(1, 4)], "ratio", (), 7)
+    points = history._points([opened(0), opened(1, 4)], "ratio", (), 7)
     assert points["at"].tolist() == [7, 8]
     assert points["df"].tolist() == [11, 2]
-    logs = np.log(100 * np.exp(noise[1])).reshape(2, 3, 4)
+    logs = np.log(100 * np.exp(NOISE[1])).reshape(2, 3, 4)
     means = np.exp(logs).mean(axis=-1)
     each = np.log(means[1] / means[0])
     assert points["estimate"].iloc[1] == pytest.approx(each.mean())
     assert points["error"].iloc[1] == pytest.approx(each.std(ddof=1) / np.sqrt(3))
+
+
+@pytest.mark.parametrize("kind", [{}, {"workload": "web", "metric": "failed_requests", "unit": "1", "better": "lower"}])
+@pytest.mark.parametrize("view", history.VIEWS)
+def test_a_session_that_lost_a_trial_is_no_point_of_the_series_and_says_so(view: str, kind: dict[str, str]) -> None:
+    both = [opened(0, **kind), opened(1, **kind)]
+    table = both[1].table
+    lose(table, (table["system"] == "docker") & (table["block"] == 3), "timeout")
+    points = history._points(both, view, (), 0)
+    points = points[points["system"] == "docker"].set_index("at")
+    assert points[["estimate", "error"]].notna().all(axis=1).to_dict() == {0: True, 1: False}
+    assert points["reason"][0] == ""
+    assert ("1 of 12 timed out" if view == "ratio" else "lost trials") in points["reason"][1]

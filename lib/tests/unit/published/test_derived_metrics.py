@@ -19,6 +19,7 @@ from infrabench.analysis.published.derived_metrics import (
     judge_bounds,
 )
 from infrabench.analysis.tidy import DTYPES
+from infrabench.core import LOST_STATES
 from tests.support.analysis_fixtures import table_of
 
 RATES = {"copy": 10.0, "scale": 11.0, "add": 12.0, "triad": 15.0}  # their mean is 12
@@ -67,8 +68,8 @@ def test_the_mean_over_the_engines_is_a_system_that_lacks_what_one_of_them_lacks
     }
     rows = average_engines(memory({"native": [1.0, 1.0, 1.0], **engines}))
     assert set(rows["system"]) == {MEAN}
-    means = rows.dropna(subset="metric").set_index(["metric", "block"])["value"]
-    assert means.to_dict() == {(AVERAGE, 0): 24.0, (AVERAGE, 1): 30.0}
+    means = rows[rows["metric"] == AVERAGE].set_index("block")["value"]
+    assert means.to_dict() == {0: 24.0, 1: 30.0}
     assert list(rows.loc[rows["metric"].isna(), "block"]) == [2]
     assert average_engines(memory({"native": [1.0], "docker": [1.0], "lxc": [1.0]})).empty  # no mean of two
 
@@ -88,12 +89,16 @@ def test_the_time_per_request_is_users_over_the_rate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ends", "word"),
-    [((0.1, 0.9), "kept"), ((0.9, 1.1), "cannot be told"), ((1.0, 1.2), "not kept"),
-     ((float("nan"), float("nan")), "cannot be told")],
+    ("ends", "lost", "word"),
+    [((0.1, 0.9), 0, "kept"), ((0.9, 1.1), 0, "cannot be told"), ((1.0, 1.2), 0, "not kept"),
+     ((float("nan"), float("nan")), 0, "cannot be told"),
+     ((0.1, 0.9), 1, "cannot be told"), ((1.0, 1.2), 1, "not kept")],
 )  # fmt: skip
-def test_a_bound_is_judged_by_the_whole_interval(ends: tuple[float, float], word: str) -> None:
-    assert judge_bound(SimpleNamespace(mean_low=ends[0], mean_high=ends[1]), 1.0) == word
+def test_a_bound_is_judged_by_the_whole_interval_and_not_on_what_is_left(
+    ends: tuple[float, float], lost: int, word: str
+) -> None:
+    states = dict.fromkeys(LOST_STATES, 0) | {"timeout": lost}
+    assert judge_bound(SimpleNamespace(mean_low=ends[0], mean_high=ends[1], **states), 1.0) == word
 
 
 def test_the_papers_bounds_are_judged_for_every_system_of_a_session() -> None:

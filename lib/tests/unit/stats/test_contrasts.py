@@ -136,13 +136,30 @@ def test_values_that_are_not_all_positive_are_compared_as_all_others() -> None:
         ({"native": [1.0, 2.0], "docker": [None, None]}, "no ok trial of docker"),
         ({"native": [None, None], "docker": [1.0, 2.0]}, "no ok trial of native"),
         ({"docker": [1.0, 2.0]}, "no ok trial of native"),
-        ({"native": [1.0, None], "docker": [None, 2.0]}, "no block has an ok trial of both"),
-        ({"native": [1.0, None], "docker": [3.0, 2.0]}, "a single complete block: no interval"),
         ({"native": [4.0] * 6, "docker": [5.0] * 6}, CONSTANT),
     ],
 )
 def test_too_little_to_compare(values: dict[str, list[float | None]], reason: str) -> None:
     row = one(values)
+    assert (row["verdict"], row["reason"]) == (NOT_COMPARABLE, reason)
+
+
+@pytest.mark.parametrize(
+    ("values", "reason", "lost"),
+    [
+        ({"native": [1.0, None], "docker": [None, 2.0]}, "no block has an ok trial of both",
+         "1 of 2 failed (native: 1 of 2 failed): no verdict on the rest"),
+        ({"native": [1.0, None], "docker": [3.0, 2.0]}, "a single complete block: no interval",
+         "0 of 2 lost (native: 1 of 2 failed): no verdict on the rest"),
+    ],
+)  # fmt: skip
+def test_what_is_left_of_lost_trials_is_too_little_and_says_that_they_were_lost_unless_they_were_invalid(
+    values: dict[str, list[float | None]], reason: str, lost: str
+) -> None:
+    row = one(values)
+    assert (row["verdict"], row["reason"]) == (NOT_COMPARABLE, f"{reason}; {lost}")
+    table = table_of(values)
+    row = contrasts(table.assign(state=table["state"].replace("failed", "invalid")), "native", {"": 0.02}).iloc[0]
     assert (row["verdict"], row["reason"]) == (NOT_COMPARABLE, reason)
 
 
@@ -246,10 +263,13 @@ def test_deployment_means_are_the_pairs_where_there_are_several() -> None:
     assert row["ratio"] == pytest.approx(x.mean() / y.mean())
 
 
-def test_a_single_deployment_with_pairs_is_not_enough_where_there_should_be_several() -> None:
+def test_a_single_deployment_with_pairs_is_not_enough_where_there_should_be_several_and_the_lost_ones_are_named() -> (
+    None
+):
     values: dict[str, list[float | None]] = {"native": [1.0, 2, 3, 4], "docker": [1.5, 2.5, None, None]}
     row = contrasts(table_of(values, blocks_per_deployment=2), "native", {"": 0.02}).iloc[0]
-    assert (row["verdict"], row["reason"]) == (NOT_COMPARABLE, "a single deployment with complete blocks: no interval")
+    reason = "a single deployment with complete blocks: no interval; 2 of 4 failed (native: 0 of 4 lost): no verdict"
+    assert (row["verdict"], row["reason"]) == (NOT_COMPARABLE, f"{reason} on the rest")
     assert row["n_pairs"] == 1
     assert np.isnan(row["ratio_low"])
 

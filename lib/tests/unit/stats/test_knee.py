@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from infrabench.stats import contrasts, knee
-from tests.support.analysis_fixtures import table_of
+from tests.support.analysis_fixtures import lose, table_of
 
 LEVELS = np.array([250.0, 500.0, 1000.0, 2000.0, 4000.0])
 
@@ -74,3 +74,23 @@ def test_a_system_of_which_one_block_does_not_cross_has_no_rate() -> None:
     )
     assert rates.empty  # the mean of the other two would be too small
     assert lacking == {"native": 1, "strong": 3}
+
+
+@pytest.mark.parametrize(
+    ("level", "state", "known"),
+    [(500.0, "timeout", False), (2000.0, "failed", False), (4000.0, "timeout", True), (500.0, "invalid", True)],
+)
+def test_a_trial_that_is_lost_below_the_crossing_leaves_the_system_without_a_rate_and_one_above_does_not(
+    level: float, state: str, known: bool
+) -> None:
+    rows = table(blocks=3, native=3000.0, docker=2900.0)
+    lose(rows, (rows["system"] == "docker") & (rows["block"] == 1) & (rows["level"] == level), state)
+    rates, lacking = knee.sustain(rows, "web-rate", "latency_mean_s", 0.002)
+    assert set(rates["system"]) == ({"native", "docker"} if known else {"native"})
+    assert lacking == ({} if known else {"docker": 1})
+
+
+def test_a_block_that_lost_all_its_trials_counts_as_one_without_a_rate() -> None:
+    rows = table(blocks=3, native=3000.0)
+    lose(rows, rows["block"] == 1, "failed")
+    assert knee.sustain(rows, "web-rate", "latency_mean_s", 0.002)[1] == {"native": 1}

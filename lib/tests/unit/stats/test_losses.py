@@ -15,7 +15,7 @@ from infrabench.core import STATES
 from infrabench.stats import contrasts, diagnostics, estimates, sites, tiers
 from infrabench.stats.intervals import hodges_lehmann
 from infrabench.stats.losses import LOST, unequal_p, worst_ranks
-from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE, WITHIN
+from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE, ONE_RATIO, WITHIN
 from infrabench_selfcheck.validation.generators import METRIC, WORKLOAD, campaigns_table
 from tests.support.analysis_fixtures import table_of
 from tests.support.look_at import make_view
@@ -284,3 +284,22 @@ def test_every_state_of_a_lost_trial_has_its_word() -> None:
         row = contrasts(table, "native", {"": 0.02}).iloc[0]
         assert row["verdict"] == NOT_COMPARABLE
         assert row["reason"].startswith("9 of 30 " + {"timeout": "timed out"}.get(state, state))
+
+
+def test_what_one_pair_of_thirty_leaves_is_no_ratio_though_nothing_would_be_inferred_from_it() -> None:
+    values = rates(1.05)
+    row = one(values | {"docker": without(values["docker"], range(1, 30))})
+    assert (row["verdict"], row["n_pairs"]) == (NOT_COMPARABLE, 1)
+    assert row["reason"].endswith("29 of 30 failed (native: 0 of 30 lost): no verdict on the rest")
+    assert np.isnan(row[["ratio", "difference"]].astype(float)).all()
+
+
+@pytest.mark.parametrize("reason", [ONE_RATIO, "both means are 0: no ratio"])
+def test_what_has_nothing_to_infer_from_keeps_its_reason_and_names_the_trial_that_was_lost(reason: str) -> None:
+    native = [100.0 + block if reason == ONE_RATIO else 0.0 for block in range(30)]
+    docker = [2 * each for each in native]
+    assert one({"native": native, "docker": docker})["reason"] == reason
+    row = one({"native": native, "docker": without(docker, [3])})
+    assert row["verdict"] == NOT_COMPARABLE
+    assert row["reason"].startswith(f"{reason}; 1 of 30 failed (native: 0 of 30 lost)")
+    assert row["ratio"] == 2 or reason != ONE_RATIO

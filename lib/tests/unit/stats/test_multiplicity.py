@@ -88,3 +88,11 @@ def test_absent_systems_and_pairs_without_a_test() -> None:
     assert found.loc["lxc", "letters"] == ""
     assert np.isnan(found.loc["lxc", "mean"])
     assert tiers(table_of({"native": [4.0, 5.0]}))["letters"].tolist() == ["a"]
+
+
+def test_the_best_tier_of_a_rate_of_fixed_work_is_that_of_the_least_mean_time() -> None:
+    rng = np.random.default_rng(3)
+    values = {"steady": list(40 * np.exp(rng.normal(0, 0.01, 20))), "bursts": [10.0, 100.0] * 10}
+    found = tiers(table_of(values, workload="ftp", metric="transfer_B_per_s", unit="B/s")).set_index("system")
+    assert found.loc["bursts", "mean"] == pytest.approx(stats.hmean(values["bursts"])) < 40 < np.mean(values["bursts"])
+    assert found["letters"].to_dict() == {"steady": "a", "bursts": "b"}

@@ -190,7 +190,7 @@ def test_columns_types_and_rows() -> None:
     assert plan_from_pilot(table_of({"native": [None]}), "native", MARGINS).dtypes.to_dict() == found.dtypes.to_dict()
 
 
-def test_sizes_come_from_the_pilots_spread_and_from_its_upper_limit() -> None:
+def test_sizes_come_from_the_pilots_spread_and_its_upper_limit_and_those_of_verdicts_from_their_family_too() -> None:
     found = plan_of(DATA_A, seconds=360.0, targets=(0.001, 0.01))
     cov = np.std(DATA_A["docker"], ddof=1) / np.mean(DATA_A["docker"])
     mean = found.loc[("docker", "mean", 0.01)]
@@ -202,11 +202,18 @@ def test_sizes_come_from_the_pilots_spread_and_from_its_upper_limit() -> None:
     ratio = found.loc[("docker", "ratio", 0.001)]
     assert ratio["spread"] == pytest.approx(sd)
     assert ratio["n"] == n_for_precision(sd, np.log(1.001)) > n_for_precision(sd, 0.001)
-    assert found.loc[("docker", "verdict", 0.02), "n"] == blocks_to_decide(sd, 0.02)
+    assert found.loc[("docker", "verdict", 0.02), "n"] == blocks_to_decide(sd, 0.02, 3) > blocks_to_decide(sd, 0.02)
     assert (found["note"] == "").all()
     assert (found["baseline"] == "native").groupby("quantity").all().to_dict() == {
         "mean": False, "ratio": True, "verdict": True
     }  # fmt: skip
+
+
+def test_the_family_of_a_verdict_is_the_other_systems_that_have_a_spread() -> None:
+    two = {name: DATA_A[name] for name in ("native", "docker")}
+    sd = np.std(np.log(np.array(DATA_A["docker"]) / DATA_A["native"]), ddof=1)
+    for values in (two, two | {"lxc": DATA_A["native"]}, two | {"lxc": [None] * 10}):
+        assert plan_of(values).loc[("docker", "verdict", 0.02), "n"] == blocks_to_decide(sd, 0.02)
 
 
 def test_deployments_are_the_units_when_there_are_several() -> None:

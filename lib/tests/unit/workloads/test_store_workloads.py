@@ -248,6 +248,17 @@ def test_the_logs_of_several_clients_are_told_apart_and_added_up() -> None:
             _fio_report.split_log(second * 3, jobs)
 
 
+def test_several_clients_are_one_run_of_so_many_jobs() -> None:
+    capture = captured("fio-4k", "clients-debian-13")
+    for clients in (1, 2, 8):
+        assert "option size must be" in refused("fio-4k", captured("fio-4k", "clients-debian-13", clients=clients))
+    log = capture["log"].stdout
+    cut = log.rindex(b"\n251,") + 1  # where the last one's begins
+    size = b"%d %s\n" % (cut, capture["log-size"].stdout.split()[1])
+    less = with_stdout(with_stdout(capture, "log", log[:cut]), "log-size", size)
+    assert "number of jobs in the log must be 4" in refused("fio-4k", less)
+
+
 def rerun(way: str, more_bytes: int = 0, **changes: int) -> Change:
     """Return a change of a job's numbers that its rates follow, as those of another run would."""
 
