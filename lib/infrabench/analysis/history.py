@@ -19,7 +19,7 @@ from scipy import special
 
 from infrabench.analysis.session_data import Session, open_session
 from infrabench.analysis.tables import notation
-from infrabench.core import DesignError, InfrabenchError, unknown_name
+from infrabench.core import LOST_STATES, DesignError, InfrabenchError, unknown_name
 from infrabench.experiment.provenance import comparability, labels
 from infrabench.experiment.provenance.comparability import Difference
 from infrabench.ledger.fields import check_present
@@ -27,6 +27,7 @@ from infrabench.ledger.records import SESSION, read_session
 from infrabench.stats.contrasts import contrasts
 from infrabench.stats.estimates import estimates
 from infrabench.stats.intervals import LEVEL
+from infrabench.stats.losses import LOST
 from infrabench.stats.segmentation import CORRELATION, FEWEST, find_changes
 from infrabench.stats.sites import per_site
 from infrabench.stats.table import CELL, ORDER
@@ -327,6 +328,8 @@ def _points(opened: Sequence[Session], view: str, metrics: Sequence[str], begin:
 
 def _ratios(table: pd.DataFrame, data: dict[str, Any]) -> pd.DataFrame:
     rows = per_site({"": contrasts(table, data["baseline"], data["margins"])})
+    # what is left after the slowest trials were lost is no point of a series; its reason says how many were
+    rows.loc[rows["flags"].str.contains(LOST, regex=False), ["log_ratio", "error"]] = np.nan
     return rows.rename(columns={"log_ratio": "estimate"}).assign(at=0)[POINTS]
 
 
@@ -338,10 +341,11 @@ def _levels(table: pd.DataFrame) -> pd.DataFrame:
         ends = np.log(rows[["geometric_low", "geometric_high"]].to_numpy(dtype=float))
         error = (ends[:, 1] - ends[:, 0]) / 2 / special.stdtrit(df, (1 + LEVEL) / 2)
         value = np.log(rows["geometric_mean"].to_numpy(dtype=float))
-    there = np.isfinite(value) & np.isfinite(error) & (error > 0)
+    lost = rows[list(LOST_STATES)].sum(axis=1).to_numpy() > 0
+    there = np.isfinite(value) & np.isfinite(error) & (error > 0) & ~lost
     return rows.assign(
         estimate=np.where(there, value, np.nan), error=np.where(there, error, np.nan), df=df, at=0,
-        reason=np.where(there, "", "no interval"),
+        reason=np.select([there, lost], ["", LOST], "no interval"),
     )[POINTS]  # fmt: skip
 
 

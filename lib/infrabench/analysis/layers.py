@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from infrabench.analysis.results import Results
 from infrabench.analysis.scenarios import analyse_view
 from infrabench.core import unknown_name
+from infrabench.stats.events import COUNT, SHARE
+from infrabench.stats.table import kinds
 
 Layer = Literal["high", "low"]
 LAYERS = ("high", "low")
@@ -96,8 +99,8 @@ def cross_layers(found: Results) -> Results:
     are low layers, and each is compared with the baseline's: one means that the two layers add up (on the logarithms),
     1.1 that the high layer's ratio is a tenth larger with this low one. Its scenarios are ``HIGH / BASELINE,
     SCENARIO``.
-    A value that is not positive has no ratio; a trial that is lost is one of each ratio that it was to be part of. Its
-    figures and tables go to ``STUDY-crossed``.
+    A value that is not positive has no ratio, and a metric that counts has none; a trial that is lost is one of each
+    ratio that it was to be part of. Its figures and tables go to ``STUDY-crossed``.
 
     >>> ib.figure(cross_layers(results), "forest")
     """
@@ -109,6 +112,7 @@ def cross_layers(found: Results) -> Results:
     cell = ["session", "block", "workload", "scenario", "metric", "system"]
     below = rows[measured & of_base].set_index(cell)["value"].rename("below")
     pairs = rows[measured & ~of_base].join(below, on=cell, how="inner")
+    pairs = pairs[~np.isin(kinds(pairs), (COUNT, SHARE))]  # a ratio of counts is no count
     pairs = pairs.assign(value=pairs["value"] / pairs["below"], unit="1")
     others = [name for name in dict.fromkeys(high.values()) if name != base[0]]
     without = [rows[lost & ~of_base], *(rows[lost & of_base].assign(high=name) for name in others)]

@@ -28,7 +28,7 @@ from infrabench.core.hosts import Host, Machines, Result, Site, Stream, Target, 
 from infrabench.core.request import Request
 from infrabench.core.studies import PROFILES, Case, Guards, Profile, Stopping, Study, Variant
 from infrabench.core.systems import Deployment, DeploySpec, Limits, System, Versioned, order_systems, split_version
-from infrabench.core.trials import STATES, State, Trial, TrialRecord, canonical, digest, trial_id
+from infrabench.core.trials import LOST_STATES, STATES, State, Trial, TrialRecord, canonical, digest, trial_id
 from infrabench.core.workloads import (
     UNITS,
     Capture,

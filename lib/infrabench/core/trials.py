@@ -78,6 +78,7 @@ def trial_id(study: str, seed: int, trial: Trial) -> str:
 
 # `discarded` is never stored with a trial: the analysis gives it to all trials of a block that was discarded whole.
 STATES = ("ok", "failed", "invalid", "timeout", "unparsable", "aborted", "discarded")
+LOST_STATES = ("failed", "timeout", "unparsable", "aborted")  # that ended without a value, by what the system did
 State = Literal["ok", "failed", "invalid", "timeout", "unparsable", "aborted", "discarded"]
 
 

@@ -60,10 +60,14 @@ def outcomes(found: Results) -> Shown:
     answers = trials.pivot_table("value", [*names, "session", "trial"], "metric", observed=True)
     grouped = answers.apply(_outcome, axis=1).groupby(names, observed=True)
     counts, lines = {key: rows.value_counts() for key, rows in grouped}, []
+    tried = _count_tried(found, FILES).groupby(names, observed=True).sum()
     for scenario, system in product(_scenarios(found, FILES), found.systems):
-        if (n := counts.get((scenario, system))) is not None:
-            parts = (f"in {n[name]} of {n.sum()} trials {name}" for name in (WRONG, LOST, LESS, SAME) if name in n)
-            lines.append(f"{scenario}, {system}: {'; '.join(parts)}.")
+        if (of := int(tried.get((scenario, system), 0))) == 0:
+            continue
+        n = counts.get((scenario, system), pd.Series(dtype=int))
+        parts = [f"in {n[name]} of {of} trials {name}" for name in (WRONG, LOST, LESS, SAME) if name in n]
+        parts += [f"{of - n.sum()} of {of} trials ended without an answer"] if n.sum() < of else []
+        lines.append(f"{scenario}, {system}: {'; '.join(parts)}.")
     return listed(lines + _not_run(found))
 
 
@@ -72,16 +76,27 @@ def settled(found: Results) -> Shown:
     if nothing := _nothing(found, REQUESTS):
         return nothing
     rows = found.table[(found.table["workload"] == REQUESTS) & (found.table["metric"] == "steady")]
-    lines = []
+    tried, lines = _count_tried(found, REQUESTS).groupby("system", observed=True).sum(), []
     for system in found.systems:
         values = rows.loc[rows["system"] == system, "value"].dropna()
+        of = int(tried.get(system, 0))
         if values.empty:
+            lines += [f"{system}: {of} of {of} trials ended without a rate."] if of else []
             continue
         share = float((values != 1).mean())
         word = "too short to be called steady" if share > UNSTEADY else "long enough"
         steady = f"{int((values == 1).sum())} of {len(values)} trials were steady; {notation.short(100 * share)} % not"
-        lines.append(f"{system}: {steady}, with {100 * UNSTEADY:g} % allowed: the runs are {word}.")
+        without = of - len(values)
+        lost = f" ({without} more ended without a rate)" if without else ""
+        lines.append(f"{system}: {steady}{lost}, with {100 * UNSTEADY:g} % allowed: the runs are {word}.")
     return listed(lines + _not_run(found))
+
+
+def _count_tried(found: Results, workload: str) -> pd.Series:
+    """Return how many trials of a workload were planned and tried, by scenario and system; a repeat is no other one."""
+    rows = found.table[(found.table["workload"] == workload) & (found.table["state"] != "discarded")]
+    trials = rows[rows["attempt"] == 0].drop_duplicates(["session", "trial"])
+    return trials.groupby(["scenario", "system"], observed=True).size()
 
 
 def _not_run(found: Results) -> list[str]:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from infrabench.analysis.published import derived_metrics
-from infrabench.analysis.published.comparison import NOT_COMPARABLE, agreement, plain, prediction, unmeasured
+from infrabench.analysis.published.comparison import NOT_COMPARABLE, agreement, begins, plain, prediction, unmeasured
 from infrabench.analysis.published.printed_numbers import EXPERIMENTS, join_notes, numbers, printed_span, read_toml
 from infrabench.analysis.results import (
     Results,
@@ -29,6 +29,7 @@ from infrabench.analysis.results import (
 )
 from infrabench.analysis.tables import columns, notation
 from infrabench.stats import contrasts
+from infrabench.stats.table import select_metric
 
 LETTERS = {study: letter for letter, (study, _) in EXPERIMENTS.items()}
 ONE = "the ratio of two cells"  # stands where scenarios stand
@@ -59,7 +60,7 @@ class Cell:
     def is_at(self, scenario: str) -> bool:
         """Tell whether a scenario of ours is the one of this cell."""
         if not self.pods:
-            return scenario.startswith(self.scenario)
+            return begins(scenario, self.scenario)
         return scenario == f"{self.scenario} {self.pods} pods".strip()
 
 
@@ -159,7 +160,7 @@ def compare_published(found: Results) -> pd.DataFrame:
 
 def _absence(found: Results, row: Any) -> str:
     """Say why there is no value of ours beside a published ratio."""
-    cells = (each for each in found.data.get("not_applicable", []) if each["scenario"].startswith(row.scenarios))
+    cells = (each for each in found.data.get("not_applicable", []) if begins(each["scenario"], row.scenarios))
     reasons = [each["reason"] for each in cells if (each["system"], each["workload"]) == (row.system, row.workload)]
     if row.system in found.data["not_run"]:
         reasons = [found.data["not_run"][row.system]]
@@ -249,7 +250,7 @@ def _compared(
     found: Results, pair: PublishedPair, metric: str, ours: tuple[Any, Any], theirs: tuple[float, float], n: int
 ) -> dict[str, Any]:
     """The ratio of two cells of ours, of whatever systems and scenarios, beside the printed one of `n` runs."""
-    rows = found.table[(found.table["workload"] == ours[0].workload) & (found.table["metric"] == metric)]
+    rows = select_metric(found.table, ours[0].workload, metric)
     parts = [  # they stand in for two systems
         rows[(rows["system"] == each.system) & (rows["scenario"] == each.scenario)].assign(
             system=name, scenario=ONE, factor=None, level=float("nan")
@@ -257,7 +258,8 @@ def _compared(
         for name, each in zip(("above", "below"), ours, strict=True)
     ]
     both = pd.concat(parts, ignore_index=True).astype(found.table.dtypes)
-    ratio: Any = next(contrasts(both, "below", found.data["margins"]).itertuples(index=False))
+    every = contrasts(both, "below", found.data["margins"])
+    ratio: Any = next(every[every["metric"] == metric].itertuples(index=False))
     ends = (ratio.ratio_low, ratio.ratio_high)
     usable = bool(np.isfinite(ends).all()) and ratio.ratio_low > 0
     predicted = prediction(ratio.ratio, *ends, ratio.n_pairs, n) if usable else (np.nan, np.nan)

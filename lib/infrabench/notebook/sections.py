@@ -185,8 +185,8 @@ def load_knee(found: Results, workload: str = "web-rate", metric: str = "latency
     blocks = int(found.table.loc[found.table["workload"] == workload, "block"].nunique())
     where = f"{notation.number(levels.min())} to {notation.number(levels.max())} a second"
     without = [
-        f"{system}: in {count} of {blocks} blocks the mean time does not cross {format_time(limit_s)} from {where}, so "
-        "it has no rate: take rates that reach further"
+        f"{system}: in {count} of {blocks} blocks the mean time does not cross {format_time(limit_s)} from {where}, or "
+        "trials up to there were lost, so it has no rate: take rates that reach further, or lower ones"
         for system, count in lacking.items()
     ]
     if rows.empty:

@@ -49,7 +49,7 @@ CLAIM = "INFRABENCH_CLAIM="  # begins the argument of a step that says which pat
 
 def validity_table(session: Session) -> pd.DataFrame:
     """Return trials by state, one row per system and workload, with planned trials that are missing and not run."""
-    trials = session.table.drop_duplicates("trial")
+    trials = session.table.drop_duplicates(["session", "trial"])
     counts = pd.crosstab([trials["system"], trials["workload"]], trials["state"])
     counts = counts.reindex(columns=list(STATES), fill_value=0)
     absent = session.missing.groupby(["system", "workload"], observed=True).size()
@@ -75,7 +75,7 @@ def validity_table(session: Session) -> pd.DataFrame:
 
 def reasons_table(session: Session) -> pd.DataFrame:
     """Return why trials are not ok: one row per system, workload, state and reason, with how often."""
-    bad = session.table[session.table["state"] != "ok"].drop_duplicates("trial")
+    bad = session.table[session.table["state"] != "ok"].drop_duplicates(["session", "trial"])
     keys = ["system", "workload", "scenario", "state", "reason"]
     return bad.groupby(keys, observed=True).size().rename("trials").reset_index()
 

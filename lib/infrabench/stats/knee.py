@@ -57,15 +57,23 @@ def sustain(table: pd.DataFrame, workload: str, metric: str, limit: float) -> tu
 
     The first is a tidy table with one row a system and block: its metric is `METRIC`, in the unit of the levels (1/s),
     and its trial that of the lowest level. A system has rows only where the times of all its blocks reach the limit
-    within the levels. Those that do not are its best ones, or its worst: without them its mean would be another's.
+    within the levels, with no trial lost up to there. Those that do not are its best ones, or its worst: without them
+    its mean would be another's.
     """
-    rows, lacking = _rows(table, workload, metric), dict[str, int]()
+    lacking = dict[str, int]()
     frames = []
-    for cell, block in rows.groupby(["system", "session", "deployment", "block"], sort=False):
-        ordered = block.sort_values("level")
+    counted = ~table["state"].isin(("discarded", "invalid"))  # an invalid trial is missing by chance
+    tried = table[(table["workload"] == workload) & table["level"].notna() & counted]
+    for cell, block in tried.groupby(["system", "session", "deployment", "block"], sort=False, observed=True):
+        ordered = _rows(block, workload, metric).sort_values("level")
         (rate,) = crossing(ordered["level"].to_numpy("float64"), ordered[["value"]].to_numpy("float64").T, limit)
+        first_above = ordered.loc[ordered["value"] > limit, "level"].min()
+        if any(level <= first_above for level in {*block["level"]} - {*ordered["level"]}):
+            rate = np.nan  # it may have been above the limit there
         if not np.isfinite(rate):
             lacking[str(cell[0])] = lacking.get(str(cell[0]), 0) + 1
+        if ordered.empty:
+            continue
         frames.append(ordered.iloc[[0]].assign(
             value=rate, metric=METRIC, unit="1/s", better="higher", factor=None, level=np.nan,
             scenario=f"{metric} up to {limit:.3g} s",

@@ -138,6 +138,20 @@ def worst_p(values: Array, fates: NDArray[np.int8], deployment: NDArray[np.intp]
     return min(1.0, 2 * min(ranks.p_above(1.0), ranks.p_below(1.0)))
 
 
+def is_bounded(values: Array, fates: NDArray[np.int8], deployment: NDArray[np.intp] | None) -> bool:
+    """Return whether a ratio has two ends whatever the lost trials were; so it has without any.
+
+    `values`, `fates`: (2, blocks), and `deployment`, as in `account_losses`; the answer has the shape (). False where
+    losses are unequal. Lachin 1999.
+    """
+    if unequal_p(*(fates != 0)) < ALPHA:
+        return False
+    if not is_lost(fates).any():
+        return True
+    low, high = worst_ranks(values, is_lost(fates), deployment).ends(LEVEL)
+    return low > 0 and np.isfinite(high)
+
+
 def account_losses(
     row: Mapping[str, Any],
     values: Array,
@@ -155,21 +169,24 @@ def account_losses(
     """
     lost = is_lost(fates)
     unequal = unequal_p(*(fates != 0)) < ALPHA
-    if not row["inferred"] or not (lost.any() or unequal):
+    if not (lost.any() or unequal):
         return {}
     own, base = _render_fates(values, fates)
     said = f"{own} ({row['baseline']}: {base})"
-    found = (
-        {} if unequal else _events(judge, row, values, lost, top) if judge else _ranked(row, values, lost, deployment)
-    )
+    if not row["inferred"] and not unequal and (judge or is_bounded(values, fates, deployment)):
+        return {"reason": "; ".join(filter(None, (row["reason"], said)))}  # nothing is inferred, with or without them
+    found: Mapping[str, Any] = {}
+    if row["inferred"] and not unequal:
+        found = _events(judge, row, values, lost, top) if judge else _ranked(row, values, lost, deployment)
     if not found:
         numbers = (*ENDS[:2], *(f"{name}_{end}" for name in ENDS for end in ("low", "high")), "p", "p_equivalence")
         blank = dict.fromkeys((*numbers, "spread"), NAN)
-        reason = f"{said}: {UNLIKE}"
+        also = "" if row["inferred"] or judge else row["reason"]  # one lost trial may not be why there is no ratio
+        reason = "; ".join(filter(None, (also, f"{said}: {UNLIKE}")))
         return blank | {"inferred": False, "apart": False, "withheld": True, "p_method": None, "reason": reason}
     method = METHOD.format(method=row["p_method"])
     reason = "; ".join(filter(None, (row["reason"], f"{said}: {BOUNDED}")))
-    return found | {"spread": NAN, "p_method": method, "reason": reason}
+    return {**found, "spread": NAN, "p_method": method, "reason": reason}
 
 
 def _ranked(

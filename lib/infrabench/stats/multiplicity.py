@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from infrabench.stats.intervals import ALPHA, Array
 from infrabench.stats.losses import worst_p
 from infrabench.stats.pairwise import paired_moments, t_p
-from infrabench.stats.table import ORDER, Blocked, blocked, columns, stacks
+from infrabench.stats.table import ORDER, Blocked, blocked, columns, kinds, stacks
+from infrabench.stats.verdicts import WORK
 
 HOLM, EXPLORATORY = "Holm", "Benjamini-Hochberg, exploratory"
 TYPES = columns("""
@@ -91,11 +92,12 @@ def tiers(table: pd.DataFrame, cube: Blocked | None = None) -> pd.DataFrame:
     """Return one row per (workload, scenario, metric, system): its mean and the letters of the tiers it is in.
 
     All pairs of the systems of a case are compared by the paired t test, which asks whether their ratio of means is 1
-    as the contrasts do, over blocks complete for the pair (over deployment means where systems were deployed more than
-    once), adjusted by Holm over the pairs of the case. Letter a is the tier of the best system. Systems that share a
-    letter cannot be separated; a system may be in two tiers (compact letters, Piepho 2004). A pair without a test, such
-    as two constant ones or one of unequal losses, is not separated; one with lost trials where that holds whatever they
-    would have been (`losses.worst_p`). A system without an ok trial has no letter.
+    as the contrasts do (of rates of fixed work that of their times), over blocks complete for the pair (over deployment
+    means where systems were deployed more than once), adjusted by Holm over the pairs of the case. Letter a is the tier
+    of the best system. Systems that share a letter cannot be separated; a system may be in two tiers (compact letters,
+    Piepho 2004). A pair without a test, such as two constant ones or one of unequal losses, is not separated; one with
+    lost trials where that holds whatever they would have been (`losses.worst_p`). A system without an ok trial has no
+    letter.
     """
     cube = blocked(table) if cube is None else cube
     means, letters = of_cases(cube)
@@ -106,9 +108,15 @@ def tiers(table: pd.DataFrame, cube: Blocked | None = None) -> pd.DataFrame:
 
 def of_cases(cube: Blocked) -> tuple[Array, NDArray[np.object_]]:
     """Return the mean and the letters of every system in every case, both (cases, systems)."""
+    # rates of fixed work by their times, as in the contrasts
+    work = (kinds(cube.cases) == WORK) & ~(cube.numbers <= 0).any(axis=(1, 2))
+    numbers = cube.numbers.copy()
+    numbers[work] = 1 / numbers[work]
+    cube = cube._replace(numbers=numbers)
     there = np.isfinite(cube.numbers)
     counts = there.sum(axis=-1)
     means = np.where(counts, np.where(there, cube.numbers, 0.0).sum(axis=-1) / np.maximum(counts, 1), np.nan)
+    means[work] = 1 / means[work]
     pairs = list(combinations(range(len(cube.systems)), 2))
     p = np.stack([_pair_p(cube, a, b) for a, b in pairs], axis=-1) if pairs else np.empty((len(means), 0))
     apart = holm(p) < ALPHA

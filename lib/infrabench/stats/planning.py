@@ -365,9 +365,13 @@ def _sized(frame: pd.DataFrame, seconds: float) -> pd.DataFrame:
     target = frame["target"].to_numpy(dtype=float)
     # a ratio within +- target has its logarithm within log(1 + target), the nearer of both ends
     width = np.where(frame["quantity"] == RATIO, np.log1p(target), target)
+    # claims of equivalence that a verdict is adjusted with
+    claims = verdict & frame["spread"].notna().to_numpy() & ~still.to_numpy()
+    family = pd.Series(claims).groupby([frame["workload"].to_numpy(), frame["metric"].to_numpy()])
+    tests = np.maximum(family.transform("sum").to_numpy(), 1)
     for name, spread in (("n", "spread"), ("n_high", "spread_high")):
         sd = frame[spread].mask(still).to_numpy(dtype=float)
-        deciding = blocks_to_decide(sd, np.where(verdict, target, 0.5))
+        deciding = blocks_to_decide(sd, np.where(verdict, target, 0.5), tests)
         frame[name] = np.where(verdict, deciding, n_for_precision(sd, width))
     reached = frame["n_high"].notna() | (frame["note"] != "")
     frame.loc[~reached, "note"] = "more than a million"

@@ -150,6 +150,17 @@ def kinds(rows: pd.DataFrame, table: pd.DataFrame | None = None) -> NDArray[np.o
     return np.array([found[key] for key in keys], dtype=object)
 
 
+def select_metric(table: pd.DataFrame, workload: str, metric: str) -> pd.DataFrame:
+    """Return the rows of one metric, with all that contrasts and estimates need to treat it as in the whole table.
+
+    Trials without a value, and the metrics that say of what kind this one is.
+    """
+    kind = registry.metric_kinds(workload).get(metric, "quantity")
+    wanted = {metric, *(() if isinstance(kind, str) else kind)}
+    rows = table[table["workload"] == workload]
+    return rows[rows["metric"].isna() | rows["metric"].isin(wanted)]
+
+
 class Blocked(NamedTuple):
     """The ok values of a table, every case with every system and block."""
 

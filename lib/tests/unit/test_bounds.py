@@ -14,6 +14,7 @@ from tests.support.frames import CONTRAST, NAN, contrasts_frame
 
 OPEN: dict[str, Any] = {"verdict": "inconclusive", "ratio": 0.99, "ratio_low": 0.9491, "ratio_high": 1.0202}
 NO_RATIO = {"ratio": NAN, "ratio_low": NAN, "ratio_high": NAN}
+NO_DIFFERENCE = {"difference_low": NAN, "difference_high": NAN}
 
 
 def row(**changes: Any) -> SimpleNamespace:
@@ -121,6 +122,15 @@ SAME = {"verdict": "equivalent", "ratio_low": 0.991, "ratio_high": 1.004}
             [COSTLY, OPEN, SAME, {"verdict": "not comparable"}],
             "costs 5.0 to 10 % (s0); is the same within 2 % (costs at most 0.90 %, gains at most 0.40 %) (s2); "
             "costs at most 5.1 %, gains at most 2.1 % (s1); not comparable (s3)",
+        ),
+        ([OPEN | NO_RATIO | NO_DIFFERENCE], f"inconclusive, {NOTHING}"),
+        (
+            [
+                OPEN | NO_RATIO | {"difference_low": -0.02, "difference_high": 0.31, "unit": "1"},
+                OPEN | NO_RATIO | NO_DIFFERENCE,
+            ],
+            "inconclusive, as a difference, costs at most 0.020, gains at most 0.31 (95 %) or "
+            f"inconclusive, {NOTHING} (each of 2 settings)",
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +13,7 @@ from infrabench.analysis.tables import Question, matrix_table
 from infrabench.analysis.tidy import missing
 from infrabench.core import DesignError
 from infrabench.notebook import count_matrices
-from tests.support.analysis_fixtures import results_in, table_of, table_rows
+from tests.support.analysis_fixtures import lose, results_in, table_of, table_rows
 from tests.support.storage_fixtures import NO_LOOP, write_session
 
 ZFS = "zfs (user space)"
@@ -90,6 +91,29 @@ def test_runs_that_are_too_short_are_called_so(quick: analysis.Results) -> None:
     assert "random write strict" in count_matrices.matrix(found, "fio-4k").text
 
 
+def test_trials_without_an_answer_are_counted_and_so_is_a_system_that_lost_all(quick: analysis.Results) -> None:
+    table = quick.table.copy()
+    files, of_ceph = table["workload"] == "integrity", table["system"] == "ceph"
+    lose(table, files & of_ceph & (table["scenario"] == "one copy damaged") & (table["block"] == 0), "failed")
+    lose(table, files & ~of_ceph & (table["scenario"] == "a disk lost"), "timeout")
+    told = count_matrices.outcomes(reanalysed(quick, table)).text.splitlines()
+    assert told[0] == f"- a disk lost, {ZFS}: 3 of 3 trials ended without an answer."
+    came_back = "in 2 of 3 trials every file came back as it was written"
+    assert f"- one copy damaged, ceph: {came_back}; 1 of 3 trials ended without an answer." in told
+    assert len(told) == 6
+
+
+def test_trials_that_ended_without_a_rate_are_named_beside_the_steady_ones(quick: analysis.Results) -> None:
+    table = quick.table.copy()
+    of_ceph = (table["workload"] == "fio-4k") & (table["system"] == "ceph")
+    lose(table, of_ceph & (table["block"] == 0), "aborted")
+    zfs, ceph = count_matrices.settled(reanalysed(quick, table)).text.splitlines()
+    assert "without a rate" not in zfs
+    assert re.search(r"of 20 trials were steady; [0-9.]+ % not \(10 more ended without a rate\), with 10 %", ceph)
+    lose(table, of_ceph, "aborted")
+    assert count_matrices.settled(reanalysed(quick, table)).text.endswith("ceph: 30 of 30 trials ended without a rate.")
+
+
 @pytest.mark.parametrize(("unsteady", "said"), [(1, "long enough"), (2, "too short to be called steady")])
 def test_as_many_unsteady_trials_as_are_allowed_are_not_too_many(
     quick: analysis.Results, unsteady: int, said: str
@@ -132,3 +156,12 @@ def test_a_matrix_has_its_systems_and_scenarios_in_the_order_that_is_asked_for()
         {"scenario": "b", "question": "valid trials", "docker": "3 of 3", "native": "2 of 3"},
         {"scenario": "b", "question": "was it found", "docker": "3 of 3", "native": "1 of 2"},
     ]
+
+
+def test_a_matrix_of_pooled_sessions_whose_trials_have_equal_ids_counts_them_all() -> None:
+    kind = {"metric": "found", "unit": "1"}
+    pooled = pd.concat([table_of({"native": [1, None]}, session=name, **kind) for name in ("a", "b")])
+    made = matrix_table(
+        pooled, "sysbench-cpu", [Question("found", "was it found", "flag")], scenarios=["default"], systems=["native"]
+    )
+    assert list(made["native"]) == ["2 of 4", "2 of 2"]

@@ -122,6 +122,14 @@ def test_a_lost_trial_is_lost_to_every_ratio_that_it_was_part_of(wide: analysis.
     assert rows["verdict"].eq("not comparable").all()
 
 
+def test_a_metric_that_counts_has_no_ratio_of_ratios(wide: analysis.Results) -> None:
+    names = {"time_s": "failed_requests", "all_done_s": "total_s"}
+    rows = wide.table[(wide.table["workload"] == "pods-pi") & wide.table["metric"].isin(list(names))]
+    table = rows.assign(workload="web", metric=rows["metric"].map(names)).astype(wide.table.dtypes)
+    crossed = layers.cross_layers(replace(wide, table=table.reset_index(drop=True)))
+    assert set(crossed.contrasts["metric"]) == {"total_s"}
+
+
 def test_a_pair_that_was_not_run_is_named_beside_the_others(quick: analysis.Results) -> None:
     missing = {f"kata with {high}": NO_KATA for high in ("containerd", "crio")}
     for view in (layers.turn_layers(quick), layers.cross_layers(quick)):

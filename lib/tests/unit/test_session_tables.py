@@ -71,6 +71,15 @@ def test_missing_trials_are_planned_and_not_recorded_and_those_of_a_discarded_bl
     assert told(made)["discarded"]["rows"]
 
 
+def test_pooled_sessions_whose_trials_have_equal_ids_keep_them_all(folder: Path) -> None:
+    one = session_data.open_session(folder)
+    two = replace(one, table=pd.concat([one.table, one.table.assign(session="again")], ignore_index=True))
+    for counted in (session_tables.validity_table, session_tables.reasons_table):
+        alone, pooled = (counted(each).select_dtypes("number") for each in (one, two))
+        assert alone.to_numpy().sum() > 0
+        pd.testing.assert_frame_equal(pooled, 2 * alone)
+
+
 def test_only_a_notebook_is_told(
     folder: Path, found: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

@@ -108,7 +108,7 @@ def tiers(view: View) -> Drawn:
     caption = (
         f"{view.workload}, {notation.metric_title(view.metric)}, {direction}: ratio of means to {baseline} with its "
         f"paired 95 % Fieller interval over {n}, best first. Systems that share a letter cannot be separated: paired t "
-        f"tests on logarithms between all systems of a case, Holm at 5 %. In {sum(map(bool, shared))} of {len(shared)} "
+        f"tests between all systems of a case, Holm at 5 %. In {sum(map(bool, shared))} of {len(shared)} "
         "cases no system can be separated from any other. " + sentences.conduct(view.trials, chosen, view.order)
     )
     return Drawn(drawn, caption.rstrip())

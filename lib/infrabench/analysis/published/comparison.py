@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -109,12 +109,22 @@ def against(contrasts: pd.DataFrame) -> pd.DataFrame:
     for by_system in targets():
         first = next(iter(by_system.values()))
         ours = contrasts[(contrasts["workload"] == first.workload) & (contrasts["metric"] == first.metric)]
-        ours = ours[ours["scenario"].str.startswith(first.scenarios) & ours["system"].map(plain).isin(list(by_system))]
+        there = ours["scenario"].map(partial(begins, starts=first.scenarios)).astype("bool")
+        ours = ours[there & ours["system"].map(plain).isin(list(by_system))]
         rows += [
             {name: getattr(row, name) for name in (*KEPT, *CONTRAST)} | _compared(row, by_system[plain(row.system)])
             for row in ours.itertuples(index=False)
         ]
     return pd.DataFrame(rows, columns=[*KEPT, *COMPARED, *CONTRAST]).astype({"level": "float64", "margin": "float64"})
+
+
+def begins(scenario: str, starts: str | tuple[str, ...]) -> bool:
+    """Tell whether a scenario begins with one of several words; ``threads=16`` does not begin with ``threads=1``."""
+    every = (starts,) if isinstance(starts, str) else starts
+    return any(
+        scenario.startswith(each) and not (each[-1:].isdigit() and scenario[len(each) : len(each) + 1].isdigit())
+        for each in every
+    )
 
 
 def plain(label: str) -> str:

@@ -20,6 +20,7 @@ import pandas as pd
 from infrabench.analysis.published.comparison import targets
 from infrabench.analysis.published.formulas import filled
 from infrabench.analysis.published.printed_numbers import ENGINES, join_notes, numbers, read_toml
+from infrabench.core import LOST_STATES
 from infrabench.stats import contrasts, estimates
 
 KERNELS = tuple(f"{kernel}_B_per_s" for kernel in ("copy", "scale", "add", "triad"))
@@ -82,25 +83,32 @@ def add_derived(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def average_engines(table: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of the system `MEAN`, of those metrics whose mean over the engines is printed.
+    """Return rows of the system `MEAN`, of all metrics of those workloads of which a mean over the engines is printed.
 
-    A block in which an engine has no value has none of the mean either, and counts as lost. Without all three engines
-    there is no row.
+    The others say of what kind the printed ones are. A block in which an engine has no value has none of the mean
+    either, and counts as lost. Without all three engines there is no row.
     """
-    printed = {(each.workload, each.metric) for of in targets() for name, each in of.items() if name == MEAN}
     every = add_derived(table)
-    every = every[every["system"].isin(list(ENGINES)) & every["workload"].isin({workload for workload, _ in printed})]
+    workloads = {workload for workload, _ in _printed_means()}
+    every = every[every["system"].isin(list(ENGINES)) & every["workload"].isin(workloads)]
     if set(every["system"]) != set(ENGINES):
         return every.iloc[:0]
-    wanted = pd.Series(list(zip(every["workload"], every["metric"], strict=True)), index=every.index).isin(printed)
     of_metric = [*CASE_OF_BLOCK, "metric"]
-    means = every[wanted].groupby(of_metric)["value"].agg(["mean", "count"])
+    measured = every[every["metric"].notna()]
+    means = measured.groupby(of_metric, observed=True)["value"].agg(["mean", "count"])
     means = means.loc[means["count"] == len(ENGINES), "mean"].reset_index()
-    rows = every[wanted].drop_duplicates(of_metric).merge(means, on=of_metric)
+    rows = measured.drop_duplicates(of_metric).merge(means, on=of_metric)
     rows = rows.assign(value=rows["mean"])[table.columns]
-    lost = every[every["metric"].isna()].drop_duplicates(CASE_OF_BLOCK)
+    # an engine's lost trial, and not another one's invalid one, which is the machine's doing
+    lost = every[every["metric"].isna()].sort_values("state", key=lambda state: state == "invalid", kind="stable")
+    lost = lost.drop_duplicates(CASE_OF_BLOCK)
     lost = lost[~pd.MultiIndex.from_frame(lost[CASE_OF_BLOCK]).isin(pd.MultiIndex.from_frame(rows[CASE_OF_BLOCK]))]
     return pd.concat([rows, lost]).assign(system=MEAN).astype(table.dtypes)
+
+
+def _printed_means() -> set[tuple[str, str]]:
+    """Return workload and metric of the means over the engines that are printed."""
+    return {(each.workload, each.metric) for of in targets() for name, each in of.items() if name == MEAN}
 
 
 def extend_margins(margins: Mapping[str, float]) -> dict[str, float]:
@@ -118,9 +126,10 @@ def contrasts_of(table: pd.DataFrame, baseline: str, margins: Mapping[str, float
     if means.empty:
         return found
     alone = add_derived(table)
-    alone = alone[(alone["system"] == baseline) & (alone["metric"].isin(means["metric"]) | alone["metric"].isna())]
-    alone = alone[alone["workload"].isin(means["workload"])]
+    alone = alone[(alone["system"] == baseline) & alone["workload"].isin(means["workload"])]
     of_means = contrasts(pd.concat([alone, means], ignore_index=True), baseline, own)
+    pairs = pd.MultiIndex.from_frame(of_means[["workload", "metric"]])
+    of_means = of_means[pairs.isin(list(_printed_means()))]
     return pd.concat([found, of_means], ignore_index=True)
 
 
@@ -129,7 +138,8 @@ def judge_bounds(table: pd.DataFrame) -> pd.DataFrame:
 
     Columns of `infrabench.stats.estimates`, and ``key``, ``bound`` (in the metric's unit), ``where``, ``note`` and
     ``verdict``: *kept*: the whole 95 % interval of the mean lies below the bound; *not kept*: none of it does; *cannot
-    be told*: the bound lies in it, or there is no interval. A workload that the session did not run has no row.
+    be told*: the bound lies in it, or there is no interval, or trials were lost, which may have been above it. A
+    workload that the session did not run has no row.
     """
     names = [metric for bound in bounds() for metric in bound.metrics]
     every, judged = add_derived(table), []
@@ -139,13 +149,22 @@ def judge_bounds(table: pd.DataFrame) -> pd.DataFrame:
         judged.append(rows.assign(
             key=bound.key, bound=bound.value, where=bound.where,
             verdict=[judge_bound(cell, bound.value) for cell in rows.itertuples(index=False)],
-            note=np.where(np.isfinite(rows["mean_low"]), bound.note, f"{NO_INTERVAL}; {bound.note}"),
+            note=[_note(cell, bound.note) for cell in rows.itertuples(index=False)],
         ))  # fmt: skip
     return pd.concat(judged, ignore_index=True)
 
 
 def judge_bound(cell: Any, bound: float) -> str:
-    """Return whether a cell's mean is below a bound, as its 95 % interval says."""
+    """Return whether a cell's mean is below a bound, as its 95 % interval says; none with lost trials is."""
     if cell.mean_high < bound:
-        return KEPT
+        return OPEN if _count_lost(cell) else KEPT
     return BROKEN if cell.mean_low >= bound else OPEN
+
+
+def _count_lost(cell: Any) -> int:
+    return sum(int(getattr(cell, state)) for state in LOST_STATES)
+
+
+def _note(cell: Any, note: str) -> str:
+    lost = f"{count} of {cell.planned} trials were lost" if (count := _count_lost(cell)) else ""
+    return "; ".join(filter(None, ("" if np.isfinite(cell.mean_low) else NO_INTERVAL, lost, note)))

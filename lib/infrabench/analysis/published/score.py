@@ -32,7 +32,8 @@ from infrabench.analysis.published.formulas import evaluate
 from infrabench.analysis.published.printed_numbers import ENGINES, Numbers, RoundingSpan, numbers, read_toml
 from infrabench.core import InfrabenchError
 from infrabench.stats.intervals import Array, Estimate, Interval, interval, t_interval
-from infrabench.stats.table import PER_DEPLOYMENT, blocked, kinds, stacks
+from infrabench.stats.losses import explain_lost, explain_unequal, is_bounded
+from infrabench.stats.table import PER_DEPLOYMENT, Blocked, blocked, kinds, stacks
 from infrabench.stats.verdicts import WORK
 
 ROWS: Mapping[str, tuple[str, str]] = {  # row of the score -> workload and metric of ours that it is made of
@@ -191,7 +192,8 @@ def measure_score(table: pd.DataFrame) -> MeasuredScore:
 
     `table`: the tidy table. Only blocks count in which native and every engine that has values have all four rows;
     where systems were deployed more than once, deployments are the pairs. Of several sizes of one workload the first
-    counts. Raises `InfrabenchError` saying what is missing: a workload, native, all engines, or complete blocks.
+    counts. Raises `InfrabenchError` saying what is missing: a workload, native, all engines, or complete blocks; and
+    where so many trials were lost that a contrast of a row would have no verdict either (`stats.losses`).
     """
     whole = add_derived(table)
     cube = blocked(whole)
@@ -204,6 +206,7 @@ def measure_score(table: pd.DataFrame) -> MeasuredScore:
     if not native or not engines:
         raise InfrabenchError(f"no trial of all four rows on {'an engine of the papers' if native else 'native'}")
     chosen = [native[0], *engines]
+    _check_losses(cube, cases, chosen, cube.deployment if unit == PER_DEPLOYMENT else None)
     series = np.concatenate([values[:, cube.systems.index(name)] for name in chosen])  # (systems x rows, blocks)
     (stack,) = stacks(series[None], cube.deployment, np.array([unit == PER_DEPLOYMENT]))
     n = stack.numbers.shape[-1]
@@ -223,6 +226,19 @@ def measure_score(table: pd.DataFrame) -> MeasuredScore:
     planned = len(set(cube.deployment[tried])) if unit == PER_DEPLOYMENT else int(tried.sum())
     names = dict(zip(ROWS, cases["scenario"], strict=True))
     return MeasuredScore(pd.concat(forms, ignore_index=True), _leads(losses, engines), names, n, planned, unit)
+
+
+def _check_losses(cube: Blocked, cases: pd.DataFrame, chosen: list[str], deployment: NDArray[np.intp] | None) -> None:
+    """Raise `InfrabenchError` where a row would rest on what is left of an engine's trials, or of native's."""
+    for row, case in zip(ROWS, cases.index, strict=True):
+        for engine in chosen[1:]:
+            names = [chosen[0], engine]
+            places = [cube.systems.index(name) for name in names]
+            values, fates = cube.numbers[case, places], cube.fates[case, places]
+            if not is_bounded(values, fates, deployment):
+                raise InfrabenchError(
+                    f"{row}: {explain_lost(values, fates, names) or explain_unequal(values, fates, names)}"
+                )
 
 
 def _case(cases: pd.DataFrame, workload: str, metric: str) -> pd.DataFrame:

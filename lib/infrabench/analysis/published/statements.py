@@ -21,7 +21,9 @@ from infrabench.analysis.published.derived_metrics import BROKEN, KEPT, OPEN, ad
 from infrabench.analysis.published.formulas import filled
 from infrabench.analysis.published.printed_numbers import ENGINES, Numbers, join_notes, numbers, read_toml
 from infrabench.stats import contrasts
+from infrabench.stats.table import select_metric
 
+LOADS = {"web": "users", "sysbench-cpu": "threads"}  # what a paper's loads are levels of
 RATIO = ("ratio", "ratio_low", "ratio_high", "n_pairs", "pair_unit", "better", "reason")  # columns of a contrast
 JUDGED = ("key", "workload", "metric", "ratio_of", *RATIO, "verdict")
 
@@ -92,8 +94,10 @@ def judge_ratio(row: Any, each: Statement) -> str:
 
 def _said_of(table: pd.DataFrame, each: Statement) -> pd.DataFrame:
     """Return the trials that a statement is about; those that were lost too, as every contrast counts them."""
-    rows = table[(table["workload"] == each.workload) & (table["metric"].isna() | (table["metric"] == each.metric))]
-    return rows[rows["level"].between(*each.levels)] if np.isfinite(each.levels).any() else rows
+    rows = select_metric(table, each.workload, each.metric)
+    if each.over and not np.isfinite(each.levels).any():
+        return rows
+    return rows[(rows["factor"] == LOADS[each.workload]) & rows["level"].between(*each.levels)]
 
 
 def _ratios(rows: pd.DataFrame, each: Statement, margins: Mapping[str, float]) -> Iterator[tuple[str, Any]]:
@@ -101,7 +105,8 @@ def _ratios(rows: pd.DataFrame, each: Statement, margins: Mapping[str, float]) -
     for other in each.over:
         if other in set(rows["system"]):
             some = rows[rows["system"].isin([*each.systems, other])]
-            for row in contrasts(some, other, margins).itertuples(index=False):
+            every = contrasts(some, other, margins)
+            for row in every[every["metric"] == each.metric].itertuples(index=False):
                 yield f"{row.system} / {other}, {row.scenario}", row
     if not each.over:  # scenarios stand in for systems
         some = rows[rows["system"].isin(each.systems)]
@@ -109,5 +114,6 @@ def _ratios(rows: pd.DataFrame, each: Statement, margins: Mapping[str, float]) -
         turned = some.assign(system=some["scenario"], scenario=some["system"], factor=None, level=np.nan)
         for before, after in pairwise(steps):
             two = turned[turned["system"].isin([before, after])].astype(rows.dtypes)
-            for row in contrasts(two, before, margins).itertuples(index=False):
+            every = contrasts(two, before, margins)
+            for row in every[every["metric"] == each.metric].itertuples(index=False):
                 yield f"{row.scenario}, {after} / {before}", row

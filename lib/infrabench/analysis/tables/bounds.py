@@ -82,7 +82,14 @@ def state_bounds(rows: Sequence[Any]) -> str:
     >>> state_bounds(rows)  # doctest: +SKIP
     'costs 2.1 to 8.4 % (users=2000); costs at most 5.1 %, gains at most 1.2 % (users=1000)'
     """
-    kinds: dict[str, list[Any]] = {"costs": [], "gains": [], EQUIVALENT: [], "open": [], NOT_COMPARABLE: []}
+    kinds: dict[str, list[Any]] = {
+        "costs": [],
+        "gains": [],
+        EQUIVALENT: [],
+        "open": [],
+        NO_INTERVAL: [],
+        NOT_COMPARABLE: [],
+    }
     for row in rows:
         kinds[_kind(row)].append(row)
     states = [(_state(kind, some), some) for kind, some in kinds.items() if some]
@@ -90,8 +97,10 @@ def state_bounds(rows: Sequence[Any]) -> str:
 
 
 def _kind(row: Any) -> str:
-    if row.verdict == NOT_COMPARABLE or math.isnan(row.ratio_low) or math.isnan(row.ratio_high):
+    if row.verdict == NOT_COMPARABLE:
         return NOT_COMPARABLE
+    if math.isnan(row.ratio_low) or math.isnan(row.ratio_high):
+        return NO_INTERVAL
     if row.verdict == EQUIVALENT:
         return EQUIVALENT
     cost = find_cost(row.ratio_low, row.ratio_high, row.better)
@@ -102,6 +111,8 @@ def _state(kind: str, rows: Sequence[Any]) -> str:
     """Return the answer of scenarios that are of one kind."""
     if kind == NOT_COMPARABLE:
         return NOT_COMPARABLE
+    if kind == NO_INTERVAL:
+        return " or ".join(dict.fromkeys(f"{row.verdict}, {ruled_out(row)}" for row in rows))
     costs = [find_cost(row.ratio_low, row.ratio_high, row.better) for row in rows]
     if kind in ("costs", "gains"):
         text = _in_words(Cost(min(cost.low for cost in costs), max(cost.high for cost in costs)), PERCENT)

@@ -241,7 +241,7 @@ def matrix_table(
     rows = []
     for scenario in [name for name in scenarios if name in set(measured["scenario"])]:
         cases = measured[measured["scenario"] == scenario]
-        trials = cases.drop_duplicates("trial")
+        trials = cases.drop_duplicates(["session", "trial"])
         of = {name: trials[trials["system"] == name] for name in systems}
         valid = {name: f"{(each['state'] == 'ok').sum()} of {len(each)}" for name, each in of.items()}
         rows.append({"scenario": scenario, "question": "valid trials", **valid})

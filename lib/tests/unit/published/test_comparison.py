@@ -13,6 +13,7 @@ from infrabench.analysis.published.comparison import (
     NOT_COMPARABLE,
     against,
     agreement,
+    begins,
     prediction,
     targets,
     unmeasured,
@@ -240,3 +241,13 @@ def test_a_note_that_is_none_is_refused() -> None:
     with pytest.raises(SchemaError, match="there is no note 'disk': there are read, write"):
         join_notes(["read", "disk"], {"read": "a", "write": "b"})
     assert join_notes(["read", "write"], {"read": "a", "write": "b"}) == "a; b"
+
+
+def test_a_number_begins_no_longer_one() -> None:
+    assert begins("threads=1", "threads=1")
+    assert begins("random read strict", ("write", "random read"))
+    assert begins("anything", "")
+    assert not begins("threads=16", "threads=1")
+    kind = {"workload": "sysbench-cpu", "metric": "events_per_s", "system": "docker", "baseline": "native"}
+    rows = [our_row("x x threads=1", 0.9) | kind, our_row("x x threads=16", 0.9) | kind]
+    assert list(compared(*rows)["scenario"]) == ["threads=1"]

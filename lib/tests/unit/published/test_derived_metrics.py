@@ -74,6 +74,14 @@ def test_the_mean_over_the_engines_is_a_system_that_lacks_what_one_of_them_lacks
     assert average_engines(memory({"native": [1.0], "docker": [1.0], "lxc": [1.0]})).empty  # no mean of two
 
 
+def test_the_timeout_of_an_engine_is_not_hidden_by_the_invalid_trial_of_another() -> None:
+    table = memory({"native": [1.0], "docker": [None], "lxc": [1.0], "lxd": [None]})
+    states = {"docker": "invalid", "lxd": "timeout"}
+    table["state"] = table["system"].map(states).fillna(table["state"])
+    for rows in (table, table[::-1]):
+        assert list(average_engines(rows)["state"]) == ["timeout"]
+
+
 def test_the_mean_over_the_engines_is_compared_with_native_beside_them() -> None:
     table = memory(
         {"native": [1.0, 1.02, 0.98], "docker": [0.9, 0.92, 0.88], "lxc": [1.0, 1.0, 1.0], "lxd": [0.8, 0.84, 0.8]}

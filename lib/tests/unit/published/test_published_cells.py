@@ -14,7 +14,7 @@ from infrabench.analysis.tables import notation
 from infrabench.notebook import published_cells, quality_classes
 from infrabench.notebook.published_cells import read_cells
 from tests.support import storage_fixtures
-from tests.support.analysis_fixtures import results_in
+from tests.support.analysis_fixtures import lose, results_in
 from tests.support.analysis_fixtures import table_rows as rows
 from tests.support.runtimes_fixtures import NO_KATA, write_session
 
@@ -107,6 +107,19 @@ def test_a_ratio_of_two_cells_is_paired_and_compared(forty: analysis.Results) ->
     assert one["agreement"] == "agrees in direction"  # ours is far lower, and below 1 like theirs
     busy = told_of(published_cells.ratios(forty), "cri-o, 40 containers")  # how busy, not how fast
     assert [row["agreement"] for row in busy] == ["not comparable"] * 2
+
+
+def test_a_ratio_of_two_cells_that_lost_many_trials_is_not_comparable_and_says_so(forty: analysis.Results) -> None:
+    table = forty.table.copy()
+    cell = (table["workload"] == "pods-netperf") & (table["scenario"] == "tcp_stream 40 pods")
+    lose(table, cell & table["system"].isin(KATA) & (table["block"] % 2 == 0), "timeout")
+    lost = published_cells.compare_ratios(replace(forty, table=table))
+    lost = lost[lost["printed"].str.startswith("kata, 40 containers")]
+    assert len(lost)
+    assert set(lost["agreement"]) == {"not comparable"}
+    assert lost["reason"].str.contains("timed out (below: 0 of ", regex=False).all()
+    assert lost["reason"].str.contains("no verdict on the rest").all()
+    assert lost["ratio"].isna().all()
 
 
 def test_what_an_emulator_measured_is_never_compared(tmp_path: Path) -> None:

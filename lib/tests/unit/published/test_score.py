@@ -11,7 +11,7 @@ from infrabench.analysis.published.printed_numbers import read_toml
 from infrabench.analysis.published.score import BY_TIME, ROWS, Losses, losses_of, measure_score, score_of
 from infrabench.core import InfrabenchError
 from infrabench.stats import contrasts
-from tests.support.analysis_fixtures import table_of
+from tests.support.analysis_fixtures import lose, table_of
 
 T_1 = 12.706204736432095  # Student's quantile of one degree of freedom
 NATIVE = np.full((4, 2), 100.0)
@@ -117,3 +117,11 @@ def test_a_session_without_a_score_says_what_is_missing(without: dict[str, str],
     ((column, value),) = without.items()
     with pytest.raises(InfrabenchError, match=why):
         measure_score(table[table[column] != value].reset_index(drop=True))
+
+
+@pytest.mark.parametrize(("lost", "whose"), [(range(6), "docker"), (range(3), "native")])
+def test_a_session_that_lost_many_trials_of_a_row_has_no_score_on_the_rest(lost: range, whose: str) -> None:
+    table = session(docker=1.2, lxd=1.05)
+    lose(table, (table["workload"] == "iozone") & (table["system"] == whose) & table["block"].isin(lost), "timeout")
+    with pytest.raises(InfrabenchError, match=rf"^read: .*{whose}: {len(lost)} of 8 timed out"):
+        measure_score(table)

@@ -99,3 +99,30 @@ def test_what_stops_to_grow_is_asked_of_each_level_over_the_one_before() -> None
 
 def test_a_session_of_other_workloads_has_no_statement() -> None:
     assert judge_statements(table_of({"native": around(1.0)}, workload="fio", metric="iops"), MARGINS).empty
+
+
+def test_a_load_is_a_level_of_its_factor_and_not_of_any() -> None:
+    rates = {"docker": (801.0,) * 2, "lxc": (853.0,) * 2, "lxd": (862.0,) * 2}
+    both = [at_levels(rates, (1000, 2000), "web", "requests_per_s", name) for name in ("users", "bytes")]
+    assert {words.rpartition(", ")[2] for words in verdicts(pd.concat(both, ignore_index=True), "A.web.lxd.rate")} == {
+        "users=1000", "users=2000",
+    }  # fmt: skip
+
+
+def test_a_rate_of_fixed_work_is_judged_by_its_times_where_the_trials_say_that_it_is_one() -> None:
+    rates = {"docker": [60.0, 140.0, 100.0, 80.0, 120.0]}
+    cpu = [
+        table_of({name: [by * each for each in of] for name, of in rates.items()}, **kind, scenario=f"threads={level}")
+        .assign(factor="threads", level=level)
+        for level, by in ((6.0, 1.0), (8.0, 1.1))
+        for kind in ({}, {"metric": "total_s", "unit": "s", "better": "lower"})
+    ]  # fmt: skip
+    cpu[2] = cpu[2].assign(value=[160.0, 60.0, 100.0, 120.0, 80.0])
+    table = pd.concat(cpu, ignore_index=True).astype(DTYPES)
+    ratios = [
+        judged.loc[judged["key"] == "A.cpu.saturation", "ratio"].item()
+        for judged in (judge_statements(rows, MARGINS) for rows in (table, table[table["metric"] != "total_s"]))
+    ]
+    before, after = cpu[0]["value"], cpu[2]["value"]
+    assert ratios == pytest.approx([(1 / before).mean() / (1 / after).mean(), after.mean() / before.mean()])
+    assert ratios[0] != pytest.approx(ratios[1])

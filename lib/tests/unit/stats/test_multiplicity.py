@@ -94,5 +94,6 @@ def test_the_best_tier_of_a_rate_of_fixed_work_is_that_of_the_least_mean_time() 
     rng = np.random.default_rng(3)
     values = {"steady": list(40 * np.exp(rng.normal(0, 0.01, 20))), "bursts": [10.0, 100.0] * 10}
     found = tiers(table_of(values, workload="ftp", metric="transfer_B_per_s", unit="B/s")).set_index("system")
-    assert found.loc["bursts", "mean"] == pytest.approx(stats.hmean(values["bursts"])) < 40 < np.mean(values["bursts"])
+    assert found.loc["bursts", "mean"] == pytest.approx(stats.hmean(values["bursts"]))
+    assert np.mean(values["bursts"]) > np.mean(values["steady"])
     assert found["letters"].to_dict() == {"steady": "a", "bursts": "b"}
