@@ -115,7 +115,9 @@ def of_cases(cube: Blocked) -> tuple[Array, NDArray[np.object_]]:
     cube = cube._replace(numbers=numbers)
     there = np.isfinite(cube.numbers)
     counts = there.sum(axis=-1)
-    means = np.where(counts, np.where(there, cube.numbers, 0.0).sum(axis=-1) / np.maximum(counts, 1), np.nan)
+    # one after the other, so that blocks which a system lacks change no digit
+    sums = np.where(there, cube.numbers, 0.0).cumsum(axis=-1)[..., -1:].sum(axis=-1)
+    means = np.where(counts, sums / np.maximum(counts, 1), np.nan)
     means[work] = 1 / means[work]
     pairs = list(combinations(range(len(cube.systems)), 2))
     p = np.stack([_pair_p(cube, a, b) for a, b in pairs], axis=-1) if pairs else np.empty((len(means), 0))

@@ -64,5 +64,5 @@ def test_the_figure_for_a_paper_is_drawn_as_the_guide_says(tmp_path: Path, monke
     exec(re.search(r"```python\n(.*?)```", part, re.DOTALL)[1], {})  # type: ignore[index]
     assert page_mm(tmp_path / "out/requests.pdf")[0] == pytest.approx(85)
     caption = json.loads((tmp_path / "out/requests.json").read_text())["caption"]
-    assert "bare metal" in caption
+    assert "no engine" in caption
     assert "lxc" not in caption

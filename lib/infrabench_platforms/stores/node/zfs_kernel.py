@@ -25,6 +25,8 @@ COMMAND_S, FREE_S = 120.0, 20.0
 LEAST_CACHE = 64 << 20  # the module takes no less
 DEVICE = Path("/dev/zfs")
 PARAMETERS = Path("/sys/module/zfs/parameters")
+ARC_STATS = Path("/proc/spl/kstat/zfs/arcstats")
+ARC, ARC_CHOSEN = "zfs_arc_max", "c_max"
 DYNAMIC = Path("/sys/module/spl/parameters/spl_taskq_thread_dynamic")
 LOAD_S = 60.0
 BEFORE = "parameters.json"  # in the home: what parameters were before they were changed
@@ -309,6 +311,8 @@ def tune(config: Config, values: Mapping[str, int]) -> None:
     """Set parameters, remembering what they were; they are those of the whole machine."""
     kept = config.home / BEFORE
     before = json.loads(kept.read_text()) if kept.exists() else {}
+    if ARC in values and ARC not in before:
+        before[ARC_CHOSEN] = _read_largest_arc()
     before |= {name: (PARAMETERS / name).read_text().strip() for name in values if name not in before}
     kept.write_text(json.dumps(before))
     for name, value in values.items():
@@ -319,10 +323,19 @@ def untune(config: Config) -> None:
     """Put parameters back as they were before `tune`."""
     kept = config.home / BEFORE
     if kept.exists() and PARAMETERS.exists():
-        for name, value in json.loads(kept.read_text()).items():
-            with contextlib.suppress(OSError):  # 0 stands for what the module chose by itself; some take it only then
+        before = json.loads(kept.read_text())
+        # A 0 for what the module chooses by itself is taken, and changes nothing: first what it had chosen.
+        chosen = {ARC: size} if (size := before.pop(ARC_CHOSEN, "")) and before[ARC] == "0" else {}
+        for name, value in (*chosen.items(), *before.items()):
+            with contextlib.suppress(OSError):
                 (PARAMETERS / name).write_text(value)
         kept.unlink()
+
+
+def _read_largest_arc() -> str:
+    """Return how large the module lets its cache become now, in bytes; nothing where it does not tell."""
+    rows = [line.split() for line in ARC_STATS.read_text().splitlines()] if ARC_STATS.exists() else []
+    return next((row[2] for row in rows if row[:1] == ["c_max"]), "")
 
 
 def threads() -> dict[str, int]:

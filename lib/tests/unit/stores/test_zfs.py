@@ -139,6 +139,19 @@ def test_parameters_go_back_to_what_they_were_first(config):
     assert now() == before
 
 
+def test_a_cache_that_the_module_had_chosen_the_size_of_has_that_size_again(config, tmp_path, monkeypatch):
+    stats = tmp_path / "arcstats"
+    stats.write_text("13 1 0x01 147 39984 5 6\nname type data\nc_min 4 33554432\nc_max 4 8589934592\n")
+    monkeypatch.setattr(zfs_kernel, "ARC_STATS", stats)
+    zfs_kernel.tune(config, {"zfs_arc_max": GIB})
+    stats.write_text("c_max 4 1073741824\n")
+    zfs_kernel.tune(config, {"zfs_arc_max": 64 << 20})
+    written, write = list[str](), Path.write_text
+    monkeypatch.setattr(Path, "write_text", lambda path, text: written.append(text) or write(path, text))
+    zfs_kernel.untune(config)
+    assert written == ["8589934592", "0"]  # a 0 alone would change nothing
+
+
 @pytest.mark.parametrize(
     ("version", "level", "mib"),
     [
