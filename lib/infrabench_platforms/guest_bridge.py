@@ -208,8 +208,8 @@ def hold_bridge(host: Host, site: Site, cgroups: Sequence[str] = ()) -> Iterator
     """
     host.run(("sh", "-c", _REMEMBER, "sh", CONTROLLERS), timeout_s=10)
     network = guest_network(site)
-    run_script(host, _BRIDGE_UP, BRIDGE, f"{network[1]}/{network.prefixlen}", *cgroups)
     try:
+        run_script(host, _BRIDGE_UP, BRIDGE, f"{network[1]}/{network.prefixlen}", *cgroups)
         yield
     finally:
         release_bridge(host)

@@ -40,7 +40,7 @@ def measure_pace(records: Iterable[TrialRecord]) -> Pace:
             before_s.append(gap)
         else:
             spent[case] += gap
-        last = _seconds(record.ended_utc) if record.ended_utc else begin + record.duration_s
+        last = end_s(record) - max(0.0, record.conditions.get("clock_stepped_s", 0.0))  # while the machine slept
         spent[case] += max(0.0, last - max(begin, end))  # trials in rounds overlap
         end, block = max(end, last), trial.block
         blocks[case] += (trial.block, *case) not in seen
@@ -48,6 +48,11 @@ def measure_pace(records: Iterable[TrialRecord]) -> Pace:
     each_s = sum(before_s) / max(len(before_s) - 1, 1)  # nothing is before the first
     costs_s = {case: each_s + total / blocks[case] for case, total in spent.items()}
     return Pace(sum(spent.values()) + sum(before_s), costs_s)
+
+
+def end_s(record: TrialRecord) -> float:
+    """Return when a trial ended, in Unix time."""
+    return _seconds(record.ended_utc) if record.ended_utc else _seconds(record.started_utc) + record.duration_s
 
 
 def _seconds(time: str) -> float:

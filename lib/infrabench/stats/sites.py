@@ -88,6 +88,8 @@ def per_site(contrasts: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         estimate = np.log(rows["log_ratio"].to_numpy(dtype=float))
         moved = np.log(np.stack([ends[:, 0] / rows["bound_low"], rows["bound_high"] / ends[:, 1]])).max(axis=0)
     usable = np.isfinite(estimate) & np.isfinite(error) & (error > 1e-14 * np.maximum(np.abs(estimate), 1.0))
+    # of counts and shares nobody knows how far lost trials may have moved the logarithm
+    usable &= ~(rows["flags"].str.contains(LOST, regex=False) & rows["bound_low"].isna()).to_numpy()
     found = rows.assign(
         ratio=rows["log_ratio"], ratio_low=ends[:, 0], ratio_high=ends[:, 1],
         log_ratio=np.where(usable, estimate, NAN), error=np.where(usable, error, NAN),

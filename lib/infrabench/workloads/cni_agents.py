@@ -9,7 +9,8 @@ Metrics: ``agents_cpu_percent`` (of one processor) and ``agents_memory_B``, sums
 ``operator_cpu_percent`` and ``operator_memory_B`` where the CNI has an operator. A program may do nothing at all for
 seconds: a time of 0 is one. Memory is what is resident, the program's own text included; CPU time of the kernel's part
 (programs in the path of packets) is nobody's process and not in it. A cluster that was frozen while another was
-measured catches up first: `settle_s` is for that.
+measured catches up first: `settle_s` is for that. What a program does so many seconds after it last did it, and more
+than `settle_s` and `seconds` together, is not seen then, however many blocks there are.
 
 ``worker1`` and ``control`` name the units in their life cycles (``agents``).
 """

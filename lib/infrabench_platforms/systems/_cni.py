@@ -20,6 +20,7 @@ from infrabench_platforms.clusters.cni import CNI, make_cluster, migrate
 from infrabench_platforms.systems import _flows, _namespace
 
 OWN = "a cluster of its own: one control node, two workers"
+KNOWN = ("flannel", "flannel-direct", "cilium")  # of which a cluster that is used as it is says that it has them
 FRESH = "infrabench-fresh"
 FRESH_FILES = "/etc/infrabench"
 # Roles -> node (0, 1), whether it is a client, whether Multus makes its network, last part of its second address.
@@ -82,6 +83,10 @@ def _deploy(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
 
 def _deploy_in_existing(site: Site, spec: DeploySpec, cni: CNI) -> AbstractContextManager[Deployment]:
     """Return pods on a cluster that is used as it is; only our namespace is made in it, and removed at the end."""
+    if cni.name.startswith(("flannel-", "cilium-")) and cni.name not in KNOWN:
+        raise NotRunnable(
+            f"whether a cluster that is used as it is was set up as {cni.name} cannot be told: name {', '.join(KNOWN)}"
+        )
     kubectl = Kubectl(site.hosts["server"], tuple(site.facts["kubectl"]))
     names = [node["metadata"]["name"] for node in _namespace.nodes(kubectl)]
     if len(names) < 2:

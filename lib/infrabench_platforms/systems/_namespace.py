@@ -22,6 +22,7 @@ USUAL = "runc"
 # Handlers that the low-level runtimes' own guides for clusters use; Kata's installer adds the hypervisor: kata-qemu.
 HANDLERS = {"crun": ("crun",), "runsc": ("runsc", "gvisor"), "kata": ("kata",)}
 Class = Mapping[str, Any]
+_BORROWED: set[str] = set()  # sites whose cluster has a system's pods now
 
 
 def remove(kubectl: Kubectl) -> None:
@@ -64,12 +65,18 @@ def borrow(site: Site, kubectl: Kubectl, make: Callable[[], Deployment]) -> Iter
 
     When pods cannot be made for want of an image, the error says how it comes onto the nodes.
     """
+    if site.name in _BORROWED:
+        raise NotRunnable(
+            "a cluster that is used as it is carries one system at a time, for all pods lie in one namespace: measure "
+            "the other one in a session of its own"
+        )
     found = kubectl.check("get", "namespace", pods.NAMESPACE, "--ignore-not-found", "--output=json")
     if found.strip() and pods.LABEL not in json.loads(found)["metadata"].get("labels", {}):
         raise NotRunnable(
             f"the cluster has a namespace {pods.NAMESPACE} that infrabench did not make. Remove it, or label it: "
             f"kubectl label namespace {pods.NAMESPACE} {pods.LABEL}=yes"
         )
+    _BORROWED.add(site.name)
     try:
         try:
             deployment = make()
@@ -79,6 +86,7 @@ def borrow(site: Site, kubectl: Kubectl, make: Callable[[], Deployment]) -> Iter
             raise ProvisionError(f"{error}. {site.facts['pod_image_hint']}") from error
         yield deployment
     finally:
+        _BORROWED.discard(site.name)
         remove(kubectl)
 
 

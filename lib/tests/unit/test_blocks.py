@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,7 +30,7 @@ from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.replan import check_plan
 from infrabench.experiment.execution import blocks, guards, reparse, session
 from infrabench.experiment.execution import trial as trials
-from infrabench.experiment.execution.runner import Look
+from infrabench.experiment.execution.runner import Look, Runner
 from infrabench.ledger import records
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import plan_tables, session_tables
@@ -180,6 +182,26 @@ def test_a_deployment_that_was_interrupted_is_discarded_whole_and_between_two_no
     assert ok.groupby("deployment")["block"].unique().map(sorted).to_dict() == {0: [0, 1], 2: [4, 5], 3: [6, 7]}
     assert len(ok) == 24
     assert missing(folder).empty
+
+
+def test_a_kill_between_the_blocks_of_a_discarded_deployment_makes_no_deployment_more(tmp_path, study, monkeypatch):
+    folder = tmp_path / "s"
+    interrupted(study, folder, 14, runs=6, deployments=3)
+    append, noted = SessionFolder.append_block_note, []
+
+    def die(self, block, what, data):
+        if what == records.DISCARDED and noted:
+            raise KeyboardInterrupt
+        noted.append(what) if what == records.DISCARDED else None
+        append(self, block, what, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SessionFolder, "append_block_note", die)
+        with pytest.raises(KeyboardInterrupt):
+            run(study, folder, runs=6, deployments=3)
+    run(study, folder, runs=6, deployments=3)
+    ok = tidy(folder).query("state == 'ok'")
+    assert ok.groupby("deployment")["block"].unique().map(sorted).to_dict() == {0: [0, 1], 2: [4, 5], 3: [6, 7]}
 
 
 def test_an_aa_session_measures_one_deployment_under_two_labels(tmp_path, study):
@@ -376,6 +398,16 @@ def test_a_session_with_repeats_and_discards_is_read_again_and_copied_whole(tmp_
     other = [Measurement("value", 7.0, "1/s", "higher")]
     monkeypatch.setattr(registry.workload("fake"), "parse", lambda capture: other)
     assert len(reparse.compare(folder).differences) == len(records.recorded(folder))  # of repeats too
+
+
+@pytest.mark.parametrize(
+    ("stood_s", "allowed_s", "refused"), [(599.0, 600.0, False), (601.0, 600.0, True), (59.0, 0.0, False)]
+)
+def test_a_session_that_stood_still_within_a_block_says_so_and_ends(study, stood_s, allowed_s, refused):
+    hasty = SimpleNamespace(study=replace(study, block_gap_s=allowed_s))
+    told = "the session stood still for 601 s within a block"
+    with pytest.raises(SiteError, match=told) if refused else nullcontext():
+        Runner.refuse_gap(hasty, stood_s)
 
 
 def test_a_metric_that_the_parser_has_learnt_since_is_reported_and_no_difference(tmp_path, study, monkeypatch):

@@ -263,6 +263,8 @@ def test_reading_again_finds_what_contradicts_and_what_does_no_more(tmp_path, st
     mended = reparse.reparse_record(folder, guarded, registry.workload)
     assert (mended.state, mended.reason) == ("invalid", "steal 0.5 > 0.02")
     assert mended.measurements
+    again = reparse.reparse_record(folder, now, registry.workload, repeated=True)  # a block has each treatment once
+    assert (again.state, again.reason) == ("invalid", f"{now.reason}; read again it is valid, and its repeat counts")
     killed = replace(guarded, conditions={**guarded.conditions, "failed": ["killed for want of memory"]})
     assert reparse.reparse_record(folder, killed, registry.workload).state == "failed"
 

@@ -32,7 +32,7 @@ from infrabench.core import (
 from infrabench.experiment.execution import session
 from infrabench.experiment.execution.guards import judge
 from infrabench.experiment.execution.rounds import group_turns, join_windows, pool_rounds
-from infrabench.experiment.execution.trial import Bench, execute_turns, parse_trial
+from infrabench.experiment.execution.trial import Bench, execute_turns, parse_capture, parse_trial
 
 PARAMS = {"requests": Param(12, least=1, work=True), "users": Param(3, least=1)}
 METRICS = {"rate": "fixed-work rate", "total_s": "total time", "p95_s": "time", "failures": "count"}
@@ -196,6 +196,25 @@ def test_a_lost_host_aborts_what_had_begun_and_was_not_failed() -> None:
     assert [line for line in log if "stop" in line] == ["a stop", "b stop", "c stop"]
 
 
+def test_a_host_that_is_lost_for_good_leaves_every_outcome_as_it_was() -> None:
+    log: list[str] = []
+    lost = SiteError("h: connection lost")
+    trials = benches(log, a=[None], b=[1, lost])
+    alone = trials[0][1].turn
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        if trials[1][1].roles["server"].host.rates == []:  # type: ignore[attr-defined]
+            raise lost  # nothing can be frozen or thawed there any more
+        with alone():
+            yield
+
+    first, second = execute_turns([(each, replace(bench, turn=turn)) for each, bench in trials], WORKLOAD)
+    assert [each.record.state for each in (first, second)] == ["failed", "aborted"]
+    assert first.fatal is second.fatal is lost
+    assert {"stop"} <= set(first.record.conditions["cleanup_failed"])
+
+
 def test_a_trial_that_had_not_begun_when_a_host_was_lost_is_still_to_be_run() -> None:
     log: list[str] = []
     [first] = execute_turns(benches(log, a=[], b=[1, 2, 3]), WORKLOAD)
@@ -224,6 +243,24 @@ def test_one_window_is_what_it_was() -> None:
     joined = join_windows([(before, after), ({"h": {"n": 100}}, {"h": {"n": 103, "gone": None}})])
     assert joined == (before, {"h": {"n": 8, "gone": None}})
     assert judge(OFF, {}, {}, {}).invalid == []
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        None,
+        Measurement("/index.html p95", 1.0, "s", "lower"),
+        Measurement("rate", True, "1/s", "higher"),
+        Measurement("rate", "1", "1/s", "higher"),  # type: ignore[arg-type]
+        Measurement("rate", 2**63, "1/s", "higher"),
+        Measurement("rate", 1.0, "furlongs", "higher"),
+        Measurement("rate", float("inf"), "1/s", "higher"),
+    ],
+)
+def test_what_could_not_be_read_again_is_no_measurement(found: Any) -> None:
+    workload: Any = SimpleNamespace(parse=lambda capture: [found])
+    with pytest.raises(ParseError, match="is no measurement"):
+        parse_capture(workload, Capture({}, {}))
 
 
 def test_rounds_with_different_metrics_are_no_trial() -> None:

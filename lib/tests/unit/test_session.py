@@ -104,7 +104,7 @@ def test_session_json_says_what_the_session_is(tmp_path, study):
         ("garbage", "unparsable", "no numbers here"),
         ("half", "unparsable", "'val'"),
         ("nothing", "unparsable", "empty output"),
-        ("nan", "unparsable", "no measurement"),
+        ("nan", "unparsable", "is no measurement"),
         ("mistake", "unparsable", "has a mistake: ValueError"),
     ],
 )

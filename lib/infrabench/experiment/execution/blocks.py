@@ -15,6 +15,7 @@ from infrabench.core import Study, Trial, TrialRecord
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design, by_block
 from infrabench.experiment.design.orders import order_repeats
+from infrabench.ledger.pace import end_s
 from infrabench.ledger.records import DISCARDED, LOOK, added_cases
 from infrabench.ledger.session_folder import SessionFolder
 
@@ -77,29 +78,36 @@ def discard_interrupted(stored: SessionFolder, study: Study, wanted: Design) -> 
     """
     blocks, unfinished = by_block(stored.awaited), select_unfinished(stored, study, wanted)
     begun = {number for number, block in blocks.items() if any(trial.id in stored.records for trial in block)}
+    fresh: dict[int, int] = {}  # an interrupted deployment -> the new one that stands for it
     if wanted.deployments > 1:
+        # Whoever discarded one may have been killed before its last block: the rest goes, to the same new one.
+        planned = {trial.block: trial.deployment for trial in stored.plan}
+        fresh = {planned[each["block"]]: each["adds"][0][1] for each in stored.notes(DISCARDED)}
         deployments = {number: block[0].deployment for number, block in blocks.items()}
         left = {deployments[number] for number in unfinished}
-        broken = left & {deployments[number] for number in begun}
+        broken = left & ({deployments[number] for number in begun} | fresh.keys())
         reasons = {number: "its deployment was interrupted" for number, of in deployments.items() if of in broken}
     else:
         reasons = {}
         for number in sorted(begun & unfinished.keys()):
             records = _select_records(stored, blocks[number], study.repeats)
-            last = max(datetime.fromisoformat(each.started_utc).timestamp() + each.duration_s for each in records)
+            last = max(map(end_s, records))
+            slept = max(each.conditions.get("clock_stepped_s", 0.0) for each in records)
             gap = datetime.now(UTC).timestamp() - last
+            gap = max(gap, slept) if gap >= 0 else gap
             if gap > study.block_gap_s:
                 reasons[number] = f"interrupted for {gap:.0f} s, {study.block_gap_s:.0f} s are allowed"
             elif gap < -CLOCK_S:
                 reasons[number] = (
                     f"interrupted, and the clock was set back by {-gap:.0f} s or more: for how long cannot be told"
                 )
-    deployment = 1 + max(trial.deployment for trial in stored.plan)
-    fresh: dict[int, int] = {}  # an interrupted deployment -> the new one that stands for it
+    next_deployment = 1 + max(trial.deployment for trial in stored.plan)
     first, notes = next_number(stored), dict[int, dict[str, Any]]()
     for offset, (number, reason) in enumerate(sorted(reasons.items())):
         old = blocks[number][0].deployment
-        new = fresh.setdefault(old, deployment + len(fresh)) if wanted.deployments > 1 else old
+        if wanted.deployments > 1 and old not in fresh:
+            fresh[old], next_deployment = next_deployment, next_deployment + 1
+        new = fresh.get(old, old)
         ids = sorted(each.trial.id for each in _select_records(stored, blocks[number], study.repeats))
         cases = sorted({(trial.workload, trial.scenario) for trial in blocks[number]})
         notes[number] = {"reason": reason, "trials": ids, "adds": [[first + offset, new]]}

@@ -50,6 +50,7 @@ def compare(folder: Path) -> RawOutputCheck:
         then = {parts[part] for parts in codes if part in parts and trial_code(session.session, parts, name) == code}
         return bool(then) and then == set(digests_of({part: parser_definitions(name)}).values())
 
+    last = _last_attempts(records)
     known: dict[str, set[str]] = {}
     for then in records:
         known.setdefault(then.trial.workload, set()).update(each.metric for each in then.measurements)
@@ -57,7 +58,8 @@ def compare(folder: Path) -> RawOutputCheck:
     learnt: Counter[tuple[str, str]] = Counter()
     workload = cache(registry.workload)  # of every trial it would be looked for anew
     for then in records:
-        trial, now, metrics = then.trial, reparse_record(folder, then, workload), known[then.trial.workload]
+        now = reparse_record(folder, then, workload, repeated=then.trial.attempt < last[_treatment(then)])
+        trial, metrics = then.trial, known[then.trial.workload]
         new = [each.metric for each in now.measurements if metrics and each.metric not in metrics]
         if new and not is_of_now(trial.workload, then.code):
             learnt.update((trial.workload, metric) for metric in new)
@@ -69,8 +71,13 @@ def compare(folder: Path) -> RawOutputCheck:
     return RawOutputCheck(tuple(found), tuple(added))
 
 
-def reparse_record(folder: Path, record: TrialRecord, workload: Callable[[str], Workload]) -> TrialRecord:
-    """Return `record` with what its raw output says to the parser of now; `workload`: see `registry.workload`."""
+def reparse_record(
+    folder: Path, record: TrialRecord, workload: Callable[[str], Workload], *, repeated: bool = False
+) -> TrialRecord:
+    """Return `record` with what its raw output says to the parser of now; `workload`: see `registry.workload`.
+
+    One that was `repeated` stays invalid: its repeat stands for it, and a block has each treatment once.
+    """
     if record.state not in READABLE:
         return record
     try:
@@ -85,7 +92,22 @@ def reparse_record(folder: Path, record: TrialRecord, workload: Callable[[str], 
     for state in ("failed", "invalid"):
         if guarded := record.conditions.get(state):
             return replace(record, measurements=found, state=state, reason="; ".join(guarded))
+    if repeated:
+        return replace(
+            record, measurements=found, reason=f"{record.reason}; read again it is valid, and its repeat counts"
+        )
     return replace(record, measurements=found, state="ok", reason="")
+
+
+def _last_attempts(records: Iterable[TrialRecord]) -> dict[tuple[int, str, str, str], int]:
+    last: dict[tuple[int, str, str, str], int] = {}
+    for each in records:
+        last[_treatment(each)] = max(each.trial.attempt, last.get(_treatment(each), 0))
+    return last
+
+
+def _treatment(record: TrialRecord) -> tuple[int, str, str, str]:
+    return record.trial.block, record.trial.system, record.trial.workload, record.trial.scenario
 
 
 def capture(folder: Path, record: TrialRecord) -> Capture:
@@ -134,14 +156,17 @@ def write(folder: Path, destination: Path) -> Path:
                 elif path in note_files(folder, LOOK) and "budget" in (note := json.loads(data)):
                     data = json.dumps(note | {"reparsed": True}, sort_keys=True).encode() + b"\n"
                 copy.append_file(name, data)
-        workload = cache(registry.workload)
-        for record in read_trials(folder):
+        workload, records = cache(registry.workload), list(read_trials(folder))
+        last = _last_attempts(records)
+        for record in records:
             if record.trial.id not in copy.records:
                 own = f"trials/{record.trial.id}"
                 names = {path.name for path in (folder / own).iterdir()} - {RECORD, SUMS}
                 blobs = {name: read_file(folder, f"{own}/{name}") for name in sorted(names)}
                 code = _code_now(then, codes, parsers, record)
-                copy.append_trial(replace(reparse_record(folder, record, workload), code=code), blobs)
+                repeated = record.trial.attempt < last[_treatment(record)]
+                now = reparse_record(folder, record, workload, repeated=repeated)
+                copy.append_trial(replace(now, code=code), blobs)
     return destination
 
 

@@ -52,6 +52,8 @@ class Look:
     budget: Mapping[str, Any] = field(default_factory=dict)  # of a time that is shared out: what the choice was made by
 
 
+SWITCH_S = 60.0  # that a switch to another system may take
+
 LookAt = Callable[[SessionFolder, float], Look]  # session and its time so far (seconds)
 
 
@@ -86,6 +88,7 @@ class Runner:
             if trial.id in stored.records:
                 self.estimator.add(stored.records[trial.id])
         self.estimator.left_s = self.left_s()
+        self.ended_s: float | None = None  # when the last trial of the block ended, by the clock that goes on in sleep
 
     def one_deployment(self) -> None:
         """Run the blocks of the first deployment that has any left, and those that looks add to it."""
@@ -107,7 +110,9 @@ class Runner:
     def one_block(self, block: Sequence[Trial], monitor: Monitor) -> None:
         """Run what is missing of a block, then repeat what was invalid."""
         records, most = self.stored.records, self.study.repeats
+        self.ready.fleet.run_only(block[0].system)  # at the first block of a deployment all of them run
         self.probe(block[0])
+        self.ended_s = None
         self.run_trials([trial for trial in block if trial.id not in records], monitor)
         while due := blocks.repeats(block, records, most, self.ready.design):
             self.estimator.more(due)
@@ -116,6 +121,7 @@ class Runner:
     def run_trials(self, trials: Sequence[Trial], monitor: Monitor) -> None:
         """Run trials in order, those that take turns together, and record each; a lost host ends the session."""
         for turns in group_turns(trials, self.ready.design.order):
+            self.refuse_gap(0.0 if self.ended_s is None else time.time() - self.ended_s)
             begin, workload = time.monotonic(), self.ready.workloads[turns[0].workload]
             targets = [target.host for trial in turns for target in self.roles[trial.system].values()]
             self.ready.fleet.run_only(turns[0].system)
@@ -130,6 +136,20 @@ class Runner:
             if fatal is not None:
                 self.append_look(Look(0, {}, True, "error"), [])
                 raise SiteError(f"{fatal} The session stops here; run it again to go on") from fatal
+            self.refuse_gap(max(each.record.conditions.get("clock_stepped_s", 0.0) for each in finished))
+            self.ended_s = time.time()
+
+    def refuse_gap(self, stood_s: float) -> None:
+        """Raise `SiteError` where the session stood still within a block for longer than a resumed one may have.
+
+        What is left of the block would be measured in other hours than the rest; the next run discards it.
+        """
+        if stood_s > max(self.study.block_gap_s, SWITCH_S):
+            raise SiteError(
+                f"the session stood still for {stood_s:.0f} s within a block, {self.study.block_gap_s:.0f} s are "
+                "allowed (did the machine sleep, was the process stopped, or the clock set?). Run it again: the block "
+                "is begun anew"
+            )
 
     def bench(self, trial: Trial, monitor: Monitor, orphans: Sequence[str]) -> Bench:
         """Return where a trial runs, and what lets its system alone run there."""

@@ -35,6 +35,7 @@ from infrabench.core import (
     plan_steps,
     share_out,
 )
+from infrabench.core.names import is_label
 from infrabench.experiment.execution.guards import CLOCK_S, judge
 from infrabench.experiment.execution.monitor import Monitor, Sample
 from infrabench.experiment.execution.rounds import join_windows, name_steps, pool_rounds, split_captures
@@ -128,12 +129,22 @@ def parse_capture(workload: Workload, capture: Capture) -> tuple[Measurement, ..
         raise ParseError("parser", f"it has a mistake: {error!r}") from error
     if not found:
         raise ParseError("parser", "it found no measurement at all")
-    for m in found:
-        if m.unit not in UNITS or m.better not in ("higher", "lower") or not math.isfinite(m.value):
-            raise ParseError("parser", f"{m.metric} = {m.value!r} {m.unit!r}, better {m.better!r}: no measurement")
+    for each in found:
+        if not _is_measurement(each):
+            raise ParseError("parser", f"{each!r} is no measurement")
     if len({m.metric for m in found}) != len(found):
         raise ParseError("parser", "it found a metric twice")
     return found
+
+
+def _is_measurement(found: object) -> bool:
+    """Tell whether this can be recorded and read again: what a reader refuses is never written."""
+    if not isinstance(found, Measurement) or not is_label(found.metric):
+        return False
+    value = found.value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return False
+    return found.unit in UNITS and found.better in ("higher", "lower") and abs(value) < 2**63
 
 
 class _Run:
@@ -228,17 +239,21 @@ class _Run:
         lost: dict[str, SiteError] = {}
         rescue = [step for step in self.planned if step.phase == "rescue" and self.state != "ok"]
         steps = (*rescue, *(step for step in self.planned if step.phase == "cleanup"))
-        with self.turn() if steps else nullcontext():
-            for step in steps:
-                host = self.bench.roles[step.role].host.name
-                try:
-                    if host in lost or not (result := self.run_step(step)).ok:
+        try:
+            with self.turn() if steps else nullcontext():
+                for step in steps:
+                    host = self.bench.roles[step.role].host.name
+                    try:
+                        if host in lost or not (result := self.run_step(step)).ok:
+                            self.unclean.append(step.name)
+                        elif step.phase == "rescue" and (cause := result.stderr.decode("utf-8", "replace").strip()):
+                            self.end(self.state, f"{self.reason}; {cause[-SAID:]}")
+                    except SiteError as error:
                         self.unclean.append(step.name)
-                    elif step.phase == "rescue" and (cause := result.stderr.decode("utf-8", "replace").strip()):
-                        self.end(self.state, f"{self.reason}; {cause[-SAID:]}")
-                except SiteError as error:
-                    self.unclean.append(step.name)
-                    lost[host] = error
+                        lost[host] = error
+        except SiteError as error:  # its host is lost, so that it cannot be given its turn any more
+            self.unclean += [step.name for step in steps]
+            lost[""] = error
         if self.unclean:
             log.warning("%s %s: cleanup failed: %s", self.trial.system, self.trial.workload, ", ".join(self.unclean))
         self.fatal = next(iter(lost.values()), self.fatal)

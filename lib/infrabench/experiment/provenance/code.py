@@ -323,6 +323,8 @@ def append_code(stored: SessionFolder, study: Study, wanted: Design, block: int)
     """Take note of code that is not that of the last trial, before its first trial, in `block`. See `check_code`."""
     if (now := check_code(stored, study, wanted)) is not None:
         note = {"parts": now, "after": _last_trial(stored), "versions": collect.of_suite()}
+        # Notes are read in the order of their blocks: a repeat that is due in an earlier one has the newest code too.
+        block = max([block, *(each["block"] for each in stored.notes(CODE))])
         stored.append_block_note(block, CODE, note)
 
 

@@ -11,6 +11,7 @@ import pytest
 from infrabench.core import SchemaError
 from infrabench.stats import meta_analysis, multiplicity, pairwise, sites
 from infrabench.stats.contrasts import NOT_IN_FAMILY, contrasts
+from infrabench.stats.losses import LOST
 from infrabench.stats.verdicts import LIMITED
 from infrabench_selfcheck.validation.generators import METRIC, WORKLOAD, campaigns_table
 
@@ -51,6 +52,14 @@ def test_a_site_counts_with_the_paired_t_of_its_log_ratios() -> None:
     assert row["df"] == 19
     expected = pairwise.paired_t(np.log(values[1, 1]), np.log(values[1, 0])).interval
     assert np.log(row[["ratio_low", "ratio_high"]].to_numpy(dtype=float)) == pytest.approx(expected[:2], rel=1e-9)
+
+
+def test_a_site_of_which_nobody_knows_what_its_lost_trials_did_counts_for_nothing() -> None:
+    whole = site(trials())
+    lost = whole.assign(flags=LOST, reason="1 of 20 failed (native: 0 of 20 lost)")
+    for frame, used in ((whole, True), (lost, False), (lost.assign(bound_low=0.9, bound_high=1.1), True)):
+        assert sites.per_site({"a": frame})["error"].notna().all() == used
+    assert set(sites.per_site({"a": lost})["reason"]) == {"1 of 20 failed (native: 0 of 20 lost)"}
 
 
 def test_deployments_are_a_sites_units_where_it_has_several() -> None:

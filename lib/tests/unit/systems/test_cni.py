@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infrabench import cli, registry
-from infrabench.core import DeploySpec, Limits, Machines, NotRunnable, ProvisionError
+from infrabench.core import Deployment, DeploySpec, Limits, Machines, NotRunnable, ProvisionError
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.sites.site import OpenSite
 from infrabench_platforms.clusters import cluster, cni, hosts, pods
@@ -53,6 +53,24 @@ def test_a_pod_is_made_through_multus_or_not_as_asked_for_and_found_as_it_is() -
         _cni._addresses(pod(), True)
     with pytest.raises(ProvisionError, match="pod server: Multus made its network"):
         _cni._addresses(pod(SECOND), False)
+
+
+@pytest.mark.parametrize("name", ["cilium-kpr", "cilium-1000-policies", "flannel-nftables", "flannel-mtu1280"])
+def test_how_a_cluster_that_is_there_was_set_up_is_not_taken_on_trust(name: str) -> None:
+    site = OpenSite("mine", "kubeconfig", {"server": Scripted()}, {"kubectl": ["k"]})
+    with pytest.raises(NotRunnable, match=f"as {name} cannot be told: name flannel, flannel-direct, cilium"):
+        _cni._deploy_in_existing(site, SPEC, registry.system(name).CNI)
+
+
+def test_a_cluster_that_is_there_carries_one_system_at_a_time() -> None:
+    site = OpenSite("mine", "kubeconfig", {"server": Scripted()})
+    kubectl, made = Kubectl(Scripted(), ("k",)), Deployment("cilium", {}, {})
+    for _ in range(2):  # when the first one has gone, there is room again
+        with _namespace.borrow(site, kubectl, lambda: made) as found:
+            assert found is made
+            second = _namespace.borrow(site, kubectl, pytest.fail)
+            with pytest.raises(NotRunnable, match="one system at a time"), second:
+                pass
 
 
 def test_the_first_cpu_counter_that_is_there_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

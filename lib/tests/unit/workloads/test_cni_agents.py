@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,14 @@ def test_the_probe_reads_the_cpu_clock_and_the_memory_of_a_process() -> None:
     last = read(os.getpid())
     assert last[0] > first[0] > 0
     assert last[1] > 2**20
+
+
+def test_programs_that_a_process_ran_and_waited_for_count_as_its_own() -> None:
+    before = read(os.getpid())[0]
+    subprocess.run([sys.executable, "-c", "sum(range(3_000_000))"], check=True)
+    own = time.process_time_ns()
+    assert read(os.getpid())[0] - before >= 10**7  # a tick
+    assert read(os.getpid())[0] > own
 
 
 def test_what_the_probe_says_is_read_whole(tmp_path: Path) -> None:
