@@ -70,13 +70,12 @@ def cover(sessions: Sequence[Results]) -> pd.DataFrame:
 
 
 def open_large(out: str = "out") -> dict[str, Results]:
-    """Return the analysis of the sessions that were recorded at the papers' sizes, by study.
+    """Return the analysis of the sessions that were recorded at the papers' sizes, by the name of the session.
 
     Their figures and tables go to folders ``STUDY-papers``.
     """
-    paths = [path for _, path in sorted(catalogue.recorded(AT_THEIR_SIZES).items())]
-    opened = [results(open_session(path), out, AT_THEIR_SIZES) for path in paths]
-    return {each.data["study"]: each for each in opened}
+    found = sorted(catalogue.recorded(AT_THEIR_SIZES).items())
+    return {name: results(open_session(path), out, AT_THEIR_SIZES) for name, path in found}
 
 
 def show_coverage(out: str = "out") -> Shown:
