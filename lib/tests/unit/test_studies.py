@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from infrabench import registry
@@ -10,6 +12,7 @@ from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution import session
 from infrabench.machines.hosts.host import LocalHost
 from tests.support.checks import check_each
+from tests.support.places import ROOT
 from tests.support.workloads import CLIENT, LISTENS
 
 STUDIES = registry.names("studies")
@@ -244,3 +247,18 @@ def test_known_effects_have_true_ratios_for_each_label_that_is_not_the_same():
         variant.leave or {argv[:9] for _, argv in variant.enter} == {argv[:9] for _, argv in same[0].enter}
         for variant in study.variants.values()
     )
+
+
+@pytest.mark.parametrize("name", ["containers", "cnis", "runtimes", "storage"])
+def test_the_guide_has_the_margins_of_every_study(name: str) -> None:
+    (row,) = re.findall(rf"^\| `{name}` \| (.*)$", (ROOT / "docs/verdicts.md").read_text(), re.MULTILINE)
+    margins = {f"{100 * each:g} %" for each in registry.study(name).margins.values()}
+    assert set(re.findall(r"\d+ %", row)) == margins
+
+
+def test_no_latency_of_the_containers_study_has_the_margin_of_a_rate() -> None:
+    study = registry.study("containers")
+    workloads = {case.workload for profile in study.profiles.values() for case in profile.cases}
+    found = {metric for name in workloads for metric in registry.metric_kinds(name) if metric.startswith("latency_")}
+    assert {"latency_avg_s", "latency_mean_s"} <= found
+    assert all(study.margins.get(metric, 0.0) >= 0.05 for metric in found), found - study.margins.keys()
