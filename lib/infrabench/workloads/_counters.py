@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from infrabench.core import Capture, NotAsClaimed, ParseError, Target
-from infrabench.workloads._parse import json_object, one
+from infrabench.workloads._parse import json_object, one, positive
 
 TOOL = "witness"
 CLAIM = "INFRABENCH_CLAIM="  # begins the word of a command that says what its reading has to show
@@ -139,17 +139,20 @@ def same_machine(outer: tuple[Machine, Machine], inner: tuple[Machine, Machine])
     return all(count == sorted(count) for count in counts)
 
 
-def counted_s(text: str, counters: int) -> float:
-    """Return the CPU seconds that the `counters` files before ``/proc/net/dev`` in `text` add up to.
+def counted_s(before: str, after: str, counters: int) -> float:
+    """Return the CPU seconds between two readings, of the `counters` files before ``/proc/net/dev`` together.
 
     Control groups version 1 have nanoseconds alone in a file, version 2 a line ``usage_usec N``.
     """
-    head = text.partition("Inter-|")[0]
-    nanoseconds = re.findall(rf"^({COUNT})$", head, re.MULTILINE)
-    microseconds = re.findall(rf"^usage_usec ({COUNT})$", head, re.MULTILINE)
-    if len(nanoseconds) + len(microseconds) != counters:
-        raise ParseError(TOOL, f"expected {counters} CPU counters", head)
-    return sum(map(int, nanoseconds)) / 1e9 + sum(map(int, microseconds)) / 1e6
+    used: list[float] = []
+    for text in (before, after):
+        head = text.partition("Inter-|")[0]
+        nanoseconds = re.findall(rf"^({COUNT})$", head, re.MULTILINE)
+        microseconds = re.findall(rf"^usage_usec ({COUNT})$", head, re.MULTILINE)
+        if len(nanoseconds) + len(microseconds) != counters:
+            raise ParseError(TOOL, f"expected {counters} CPU counters", head)
+        used.append(sum(map(int, nanoseconds)) / 1e9 + sum(map(int, microseconds)) / 1e6)
+    return positive(TOOL, "CPU time", used[1] - used[0])
 
 
 def reading(node: Target, counters: Sequence[str], *files: str) -> tuple[str, ...]:

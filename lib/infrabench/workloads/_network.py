@@ -11,8 +11,13 @@ The server runs for one trial only. Counters of the nodes and of the server's de
 tool, innermost the server's node; what they have to show is stored with the commands that read them, in the variable
 ``INFRABENCH_CLAIM``. A device that a system does not name is not checked, a node that it does not give not read.
 
-CPU time is counted between the two readings of the server's node: it includes starting the tool and ending it, and all
-else that the machine did meanwhile; the kernel counts it in steps of 10 ms.
+CPU time is counted between the readings around the tool, its start and its end included. Nodes that count their own (as
+the lab's do, in the cgroup of each) are taken at their word: in nanoseconds, and without what the rest of the machine
+does, such as the client that starts the tool in a pod and the API server between. What the kernel does with a packet
+between two such nodes counts for the process that sends or receives, and so for its node, but for what the kernel's own
+threads take up when there is too much of it (docs/threats.md). Of other nodes the busy time of the machine is taken,
+which the kernel samples by its ticks: work that a timer starts, as a paced sender's, may escape them. Where both ends
+are on one kernel, what a packet costs its receiver is done in the sender's time: the ends are not told apart.
 """
 
 from __future__ import annotations
@@ -28,7 +33,6 @@ from infrabench.workloads._parse import lower, positive, whole
 
 CPUS = {"free": None, "apart": "1,0", "one": "0,0"}  # processors of client and server, as iperf3 and netperf take them
 PLACEMENTS = {"same-node": "near", "two-nodes": "far"}
-CPU_METRICS = dict.fromkeys(("cpu_s_per_B", "sender_cpu_s_per_B", "receiver_cpu_s_per_B", "cpu_percent"), "quantity")
 INTERFACES = ("primary", "second", "service")
 PATH = {
     "placement": Param("two-nodes", choices=tuple(PLACEMENTS), meaning="where both ends are"),
@@ -167,10 +171,10 @@ def read_option(result: Result, tool: str, option: str) -> str:
 
 
 def cpu_measurements(capture: Capture, payload_bytes: float) -> Measurements:
-    """Return CPU seconds per byte of payload, of both ends together and of each, and the busy share in percent.
+    """Return CPU seconds per byte of payload, of both ends together and of each, and the share of the CPUs in percent.
 
     `payload_bytes`: all that was delivered between the readings, also what the tool leaves out of its result. Nothing
-    when no node could be read; of an end alone nothing where it has no counter, or both have the same.
+    when no node could be read; of an end alone nothing where both are on one machine.
     """
     keys = NODES[: _counters.claimed(capture, "start")["nodes"]]
     if not keys:
@@ -178,22 +182,20 @@ def cpu_measurements(capture: Capture, payload_bytes: float) -> Measurements:
     read = {key: [whole(_counters.TOOL, capture, f"{key}-{when}") for when in ("before", "after")] for key in keys}
     machines = {key: tuple(_counters.machine(each) for each in texts) for key, texts in read.items()}
     spent = {key: _counters.between(*pair) for key, pair in machines.items()}
-    busy_s, total_s = spent[NODES[0]]
     one = len(keys) == 1 or _counters.same_machine(machines[NODES[1]], machines[NODES[0]])
-    # of every machine that a node is on, whole; and of each end by itself, the sender before the receiver
-    used_s = {"cpu": busy_s if one else sum(each for each, _ in spent.values())}
-    for key in reversed(keys) if len(keys) > 1 else ():
-        counters = _counters.claimed(capture, f"{key}-before")["counters"]
-        used = [_counters.counted_s(each, counters) for each in read[key]]
-        if used[1] < used[0]:
-            raise ParseError(_counters.TOOL, f"the CPU counter of {key} went backwards", str(used))
-        if counters or not one:
-            used_s["receiver_cpu" if key == NODES[0] else "sender_cpu"] = (
-                used[1] - used[0] if counters else spent[key][0]
-            )
+    counters = {key: _counters.claimed(capture, f"{key}-before")["counters"] for key in keys}
+    if all(counters.values()):
+        used_s = {key: _counters.counted_s(*read[key], counters[key]) for key in keys}
+    else:
+        used_s = {key: spent[key][0] for key in keys[: 1 if one else None]}
     size = positive(_counters.TOOL, "payload", payload_bytes)
-    shares = {f"{name}_s_per_B": each / size for name, each in used_s.items()}
-    return (*lower("s/B", **shares), *lower("%", cpu_percent=100 * (busy_s / total_s)))
+    share = sum(used_s.values()) if one else used_s[NODES[0]]
+    ends = () if one else zip(("receiver", "sender"), used_s.values(), strict=True)
+    return (
+        *lower("s/B", cpu_s_per_B=sum(used_s.values()) / size),
+        *lower("s/B", **{f"{end}_cpu_s_per_B": each / size for end, each in ends}),
+        *lower("%", cpu_percent=100 * share / spent[NODES[0]][1]),
+    )
 
 
 def _claim(found: Ends, params: Params) -> Mapping[str, Any]:

@@ -139,8 +139,7 @@ def counted_s(capture: Capture) -> float | None:
     counters = capture["node-before"].argv[::-1].index("cat") - 2  # what stands before the two files that all have
     if not counters:
         return None
-    used = [_counters.counted_s(whole(TOOL, capture, f"node-{when}"), counters) for when in ("before", "after")]
-    return positive(TOOL, "CPU time", used[1] - used[0])
+    return _counters.counted_s(*(whole(TOOL, capture, f"node-{when}") for when in ("before", "after")), counters)
 
 
 def _spent(capture: Capture) -> tuple[float, float] | None:

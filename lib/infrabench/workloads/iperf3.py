@@ -6,10 +6,9 @@ into the smallest MTU of an overlay network. `_network` describes the path param
 
 Metrics of TCP: ``throughput_bit_per_s`` (payload that the server received), ``retransmits``. Of UDP:
 ``received_bit_per_s``, ``offered_bit_per_s`` (really sent), ``loss_percent``, ``jitter_s`` (RFC 3550, smoothed
-variation of the one-way delay: no latency). Of both: ``cpu_s_per_B``, CPU seconds of the machines of both nodes per
-byte delivered, omitted seconds included on both sides of the ratio; ``sender_cpu_s_per_B`` and
-``receiver_cpu_s_per_B`` of one node alone, where two are told apart; ``cpu_percent``, busy share of all CPUs of the
-server's machine.
+variation of the one-way delay: no latency). Of both: ``cpu_s_per_B``, CPU seconds of both nodes per byte delivered,
+omitted seconds included on both sides of the ratio; ``sender_cpu_s_per_B`` and ``receiver_cpu_s_per_B`` of one node
+alone, where they are two machines; ``cpu_percent``, the same time as a share of all CPUs of the server's machine.
 
 The server's own report is read (``--get-server-output``): with ``-O`` the clients of iperf3 3.9 and 3.12 add losses of
 the omitted seconds to the others, up to more than 100 %, and that of 3.9 does not tell what UDP received.
@@ -63,7 +62,7 @@ METRICS = {
     # is what was repeated; and systems that cannot send as fast as was asked have fewer chances, which a count hides.
     "loss_percent": "share",
     "jitter_s": "time",
-    **_network.CPU_METRICS,
+    **dict.fromkeys(("cpu_s_per_B", "sender_cpu_s_per_B", "receiver_cpu_s_per_B", "cpu_percent"), "quantity"),
 }
 
 

@@ -54,7 +54,6 @@ SETTLE_S = 30.0
 METRICS = {
     **dict.fromkeys(("throughput_bit_per_s", "transactions_per_s"), "fixed-time rate"),
     **{f"latency_{name}_s": "time" for name in LATENCIES},
-    **_network.CPU_METRICS,
 }
 
 
