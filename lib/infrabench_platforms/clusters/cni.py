@@ -57,6 +57,7 @@ class CNI:
     installed: Callable[[Cluster], str | None]
     overlay: str = ""  # the device that encapsulates on a node (empty: none)
     encapsulation: str = "none"
+    mtu_bytes: int = 0  # that the nodes' network is taken to carry (0: what it does)
     joins_nodes: bool = True
     enforces: bool = False  # network policies
     proxy: str = workers.IPTABLES  # kube-proxy's mode; empty: there is none, and the CNI leads to services itself

@@ -126,6 +126,8 @@ def _deploy_pods(cluster: Cluster, spec: DeploySpec, cni: CNI, image: str) -> De
     if own and cni.idle_policies:
         _flows.add_policies(cluster, cni, targets)
     capabilities = _flows.verify_network(cni.name, targets, enforces=cni.enforces, joins_nodes=cni.joins_nodes)
+    if own and cni.joins_nodes:
+        _flows.verify_segments(cni, targets["worker1"], capabilities["mss_bytes"])
     capabilities |= {"service": _find_service(cluster, cni), "idle_services": cni.idle_services if own else "unknown"}
     capabilities |= {"idle_policies": cni.idle_policies if own else "unknown"}
     facts = _facts(cluster, cni, spec, image, targets, capabilities)

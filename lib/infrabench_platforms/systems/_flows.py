@@ -13,6 +13,8 @@ from infrabench_platforms.clusters.cni import CNI
 
 FLOW_PORT = 5201
 PROBE_BYTES = 32_000_000  # the client ends with the last megabytes still on their way
+VXLAN_BYTES = 50  # of outer Ethernet, IP and UDP and of VXLAN itself, before a packet
+HEADER_BYTES = 52  # of IP and TCP, with TCP's time stamp
 SERVICE_S = 60.0  # a thousand of them at once
 ALLOWED_S = 20.0  # a policy takes effect a moment after its pod has come
 NO_WAY = b"unable to connect"  # what iperf3 says when its packets are dropped or refused, and for nothing else
@@ -31,6 +33,20 @@ def verify_network(system: str, targets: Mapping[str, Target], *, enforces: bool
             _reach_service(system, targets, name)
     mss_bytes = _send_across(system, targets) if joins_nodes else None
     return {"mss_bytes": mss_bytes, "network_policy": _policy(system, targets, enforces)}
+
+
+def verify_segments(cni: CNI, worker: Target, mss_bytes: int) -> None:
+    """Raise `ProvisionError` unless segments between nodes are as long as their network, the CNI and its tunnel allow.
+
+    A tunnel where there should be none, or an option that did not take effect, changes their length.
+    """
+    shown = worker.check(("cat", f"/sys/class/net/{worker.devices['uplink']}/mtu"), timeout_s=20)
+    expected = (cni.mtu_bytes or int(shown)) - (VXLAN_BYTES if cni.overlay else 0) - HEADER_BYTES
+    if mss_bytes != expected:
+        raise ProvisionError(
+            f"{cni.name}: TCP's segments between nodes have {mss_bytes} bytes; with encapsulation {cni.encapsulation} "
+            f"on a network of {cni.mtu_bytes or int(shown)} bytes they have to have {expected}"
+        )
 
 
 def add_policies(cluster: Cluster, cni: CNI, targets: Mapping[str, Target]) -> None:

@@ -102,13 +102,15 @@ def _run_agent(worker: Worker, folder: str, api: str, options: Sequence[str]) ->
 
 
 def _system(
-    name: str, *, direct: bool = False, mtu: Sequence[str] = (), proxy: str = workers.IPTABLES, **more: Any
+    name: str, *, direct: bool = False, mtu_bytes: int = 0, proxy: str = workers.IPTABLES, **more: Any
 ) -> _cni.System:  # fmt: skip
     joined: dict[str, Any] = {} if direct else {"overlay": "cilium_vxlan", "encapsulation": "vxlan"}
+    mtu = (f"--mtu={mtu_bytes}",) if mtu_bytes else ()
     of_proxy: dict[str, Any] = dict(cni.BY_NFTABLES) if proxy == workers.NFTABLES else {"proxy": proxy}
     programs = (*_COMPILER, *of_proxy.pop("programs", ()))
     return _cni.System(cni.CNI(
-        name=name, parts=("cilium",), config=CONFIG, enforces=True, **joined, **of_proxy, programs=programs,
+        name=name, parts=("cilium",), config=CONFIG, enforces=True, mtu_bytes=mtu_bytes, programs=programs,
+        **joined, **of_proxy,
         install=partial(install, routing=(*(DIRECT if direct else TUNNEL), *mtu), kpr=not proxy),
         installed=installed,
         needs=(*_NEEDS, *(() if direct else (cni.NEEDS_VXLAN,))), program=("cilium-agent", "github.com/cilium/cilium"),
@@ -124,7 +126,7 @@ _NEEDS = (
 FAMILY = {
     "cilium": _system("cilium"),
     "cilium-direct": _system("cilium-direct", direct=True),
-    "cilium-mtu1280": _system("cilium-mtu1280", mtu=("--mtu=1280",)),
+    "cilium-mtu1280": _system("cilium-mtu1280", mtu_bytes=1280),
     "cilium-nftables": _system("cilium-nftables", proxy=workers.NFTABLES),
     "cilium-kpr": _system("cilium-kpr", proxy=""),
     "cilium-1000-services": _system("cilium-1000-services", **cni.WITH_SERVICES),

@@ -77,6 +77,7 @@ def _system(name: str, backend: Mapping[str, Any], **more: Any) -> _cni.System:
     return _cni.System(cni.CNI(
         name=name, parts=("flannel", "flannel-cni"), config=CONFIG,
         install=partial(install, backend=backend), installed=partial(installed, wanted=backend["Type"]),
+        mtu_bytes=backend.get("MTU", 0),
         program=("flanneld", "github.com/flannel-io/flannel"), **more,
     ))  # fmt: skip
 

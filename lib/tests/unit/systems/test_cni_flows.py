@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from infrabench import registry
 from infrabench.core import ProvisionError, Result, Target
 from infrabench.machines.hosts.host import LocalHost
 from infrabench_platforms.clusters import pods
@@ -48,6 +49,8 @@ class Net(LocalHost):
         return Result(tuple(argv), status, out, err, time.time(), 0.01)
 
     def _does(self, role: str, line: str) -> tuple[int, bytes, bytes]:
+        if role == "mtu":
+            return 0, b"1500\n", b""
         if "/proc/net/dev" in line:
             rows = [ROW.format(name, 7, int(share * self.moved), packets=1) for name, share in self.carries.items()]
             return 0, ("Inter-|\n face |\n" + "".join(rows)).encode(), b""
@@ -93,6 +96,19 @@ def test_a_cni_that_carries_and_enforces_is_told_with_its_segment_size() -> None
     found = verified(Net())
     assert found["mss_bytes"] == 1398
     assert str(found["network_policy"]).startswith("enforced")
+
+
+@pytest.mark.parametrize(
+    ("name", "mss_bytes", "wanted"),
+    [("flannel", 1398, 1398), ("flannel-direct", 1398, 1448), ("cilium-mtu1280", 1398, 1178), ("cilium", 1348, 1398)],
+)
+def test_segments_are_as_long_as_the_network_and_the_cni_make_them(name: str, mss_bytes: int, wanted: int) -> None:
+    own, worker = registry.system(name).CNI, replace(targets(Net())["worker1"], prefix=("mtu",))
+    if mss_bytes == wanted:
+        _flows.verify_segments(own, worker, mss_bytes)
+        return
+    with pytest.raises(ProvisionError, match=f"{name}: .* {mss_bytes} bytes; .* have to have {wanted}"):
+        _flows.verify_segments(own, worker, mss_bytes)
 
 
 @pytest.mark.parametrize(
