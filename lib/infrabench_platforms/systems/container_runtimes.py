@@ -119,7 +119,9 @@ def _deploy(site: Site, spec: DeploySpec, pair: Pair) -> Iterator[Deployment]:
     with site.machines(pair.name, workers.parts(pair.high, low), 1) as machines:
         cluster = make_cluster(machines, bridge.CNI, pair.high, low, multus=False)
         deployment = _deploy_pods(cluster, spec, pair, machines.images["tools"][0])
-        yield replace(deployment, pause=machines.pause, resume=make_resume(cluster, machines.resume))
+        own = {} if machines.embedded else machines.hosts
+        resume = make_resume(cluster, machines.resume)
+        yield replace(deployment, pause=machines.pause, resume=resume, machines=own)
 
 
 def _deploy_in_existing(site: Site, spec: DeploySpec, pair: Pair) -> AbstractContextManager[Deployment]:

@@ -87,6 +87,7 @@ def store(
     hosts = [
         *site.hosts.values(),
         *(each.targets["server"].host for each in deployments.values() if "release" in each.facts),
+        *(host for each in deployments.values() for host in each.machines.values()),
     ]
     of_hosts = {name: of_host(host) for name, host in {each.name: each for each in hosts}.items()}
     found: dict[str, Any] = {**of_hosts}
