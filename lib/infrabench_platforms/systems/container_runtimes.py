@@ -18,6 +18,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from infrabench.core import Deployment, DeploySpec, Limits, NotRunnable, ProvisionError, Site, Target
+from infrabench.core.workloads import script_command
 from infrabench_platforms.clusters import hosts, kata, pods, remote, runtimes, workers
 from infrabench_platforms.clusters.cluster import Cluster, Kubectl, list_programs, make_resume
 from infrabench_platforms.clusters.cni import make_cluster
@@ -200,7 +201,7 @@ def _population(
         "conductor": CONDUCTOR, "list": LIST, "wait_s": WAIT_S, "wait_s_per_pod": WAIT_S_PER_POD,
         "logs": [f"infrabench/{cluster.workers[0].runtime.name}.log"] if cluster.workers else [],
     }  # fmt: skip
-    return ("python3", "-c", pods.POPULATION.read_text(encoding="utf-8"), json.dumps(config))
+    return (*script_command(pods.POPULATION), json.dumps(config))
 
 
 def _facts(
