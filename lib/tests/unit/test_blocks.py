@@ -28,7 +28,7 @@ from infrabench.core import (
 )
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.replan import check_plan
-from infrabench.experiment.execution import blocks, guards, reparse, session
+from infrabench.experiment.execution import blocks, guards, reparse, resume, session
 from infrabench.experiment.execution import trial as trials
 from infrabench.experiment.execution.runner import Look, Runner
 from infrabench.experiment.provenance import collect
@@ -107,6 +107,7 @@ def test_repeats_end(tmp_path, study, spoil):
 def test_an_interrupt_between_repeats_is_made_good(tmp_path, study, spoil):
     spoil[0] = lambda system, scenario, block, attempt: attempt == 0 and block == 0
     interrupted(study, tmp_path / "s", 6, runs=1)
+    assert resume.state(tmp_path / "s") == resume.State("interrupted", 4, 4, 1, 1)
     done = records.recorded(tmp_path / "s")
     run(study, tmp_path / "s", runs=1)
     assert done < records.recorded(tmp_path / "s")
