@@ -317,8 +317,11 @@ def test_a_lost_host_is_noted_as_the_reason_to_stop(tmp_path, study):
     assert records.read_blocks(tmp_path / "s", records.LOOK)[0]["reason"] == "error"
 
 
-def test_a_drift_probe_is_recorded_before_each_block(tmp_path, study):
-    folder = run(replace(study, probe_s=0.01), tmp_path / "s")
+def test_a_drift_probe_is_recorded_and_the_site_checked_before_each_block(tmp_path, study):
+    site, folder, checked = fake_site(), tmp_path / "s", []
+    site.checks.append(lambda: checked.append(len(records.recorded(folder))))
+    run(replace(study, probe_s=0.01), folder, site)
+    assert checked == [0, 4, 8]
     probes = records.read_blocks(folder, records.PROBE)
     assert [each["block"] for each in probes] == [0, 1, 2]
     assert all(each["bytes"] > 0 and each["seconds"] >= 0.01 for each in probes)

@@ -110,6 +110,8 @@ class Runner:
     def one_block(self, block: Sequence[Trial], monitor: Monitor) -> None:
         """Run what is missing of a block, then repeat what was invalid."""
         records, most = self.stored.records, self.study.repeats
+        for check in self.site.checks:
+            check()
         self.ready.fleet.run_only(block[0].system)  # at the first block of a deployment all of them run
         self.probe(block)
         self.ended_s = None
