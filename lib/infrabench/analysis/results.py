@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from infrabench.analysis import tables
 from infrabench.analysis.published import comparison, derived_metrics
@@ -94,7 +92,7 @@ class Shown:
 
 def results(
     data: dict[str, Any], table: pd.DataFrame, missing: pd.DataFrame, folder: Path, probes: pd.DataFrame | None = None,
-    systems: Sequence[str] = (), several: NDArray[np.bool_] | None = None,
+    systems: Sequence[str] = (), several: Iterable[bool] | None = None,
 ) -> Results:  # fmt: skip
     """Return the analysis of a session: ``session.json``, tidy table, trials without a record, drift probes.
 

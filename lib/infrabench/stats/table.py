@@ -184,15 +184,13 @@ class Stack(NamedTuple):
 
 
 def span_deployments(table: pd.DataFrame) -> NDArray[np.bool_]:
-    """Return, for each row of a tidy table, whether its case has trials of more than one (session, deployment)."""
+    """Return for each row of a tidy table whether its case has trials of more than one (session, deployment)."""
     deployment = table.groupby(["session", "deployment"]).ngroup()
     several: pd.Series = deployment.groupby([table["workload"], table["scenario"]]).transform("nunique") > 1
     return several.to_numpy(dtype=bool)
 
 
-def blocked(
-    table: pd.DataFrame, systems: Iterable[str] = (), several: NDArray[np.bool_] | None = None
-) -> Blocked:  # fmt: skip
+def blocked(table: pd.DataFrame, systems: Iterable[str] = (), several: Iterable[bool] | None = None) -> Blocked:
     """Return the ok values of a tidy table by case, system and block, blocks of a deployment in executed order.
 
     `systems`: those that were tried elsewhere, where the table is only a part of what was measured; `several`: what
