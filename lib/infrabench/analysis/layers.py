@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from infrabench.analysis.results import Results
-from infrabench.analysis.scenarios import analyse_view
+from infrabench.analysis.scenarios import analyse_view, planned_rows
 from infrabench.core import unknown_name
 from infrabench.stats.events import COUNT, SHARE
 from infrabench.stats.table import kinds
@@ -37,7 +37,8 @@ def split_layer(found: Results, layer: Layer) -> Results:
     every = {*found.systems, *found.data["not_run"]}
     every |= {each["system"] for each in found.data.get("not_applicable", [])}
     names = {name: _split(name)[1 - kept] + _more(name) for name in every if _split(name)[kept] == other}
-    rows = found.table[found.table["system"].isin(list(names))]
+    rows = planned_rows(found)
+    rows = rows[rows["system"].isin(list(names))]
     return analyse_view(
         found, rows.assign(system=rows["system"].map(names)), layer, **_renamed_absence(found, names),
         systems=[names[name] for name in found.systems if name in names],
@@ -57,7 +58,8 @@ def join_layers(found: Results) -> Results:
     """
     high, low, base = _by_layer(found)
     shared = {each for each in low.values() if len({high[name] for name in found.systems if low[name] == each}) > 1}
-    rows = found.table[found.table["system"].map(low).isin(list(shared))]
+    rows = planned_rows(found)
+    rows = rows[rows["system"].map(low).isin(list(shared))]
     turned = rows.assign(
         system=rows["system"].map(high), scenario=rows["system"].map(low), factor=None, level=float("nan"),
         workload=rows["workload"] + ", " + rows["scenario"],
@@ -80,12 +82,13 @@ def turn_layers(found: Results, view: str = "options") -> Results:
     >>> ib.figure(turn_layers(results), "forest")
     """
     high, low, base = _by_layer(found)
-    turned = found.table.assign(
-        system=found.table["system"].map(low), factor=None, level=float("nan"),
-        scenario=found.table["system"].map(high) + ", " + found.table["scenario"],
+    every = planned_rows(found)
+    turned = every.assign(
+        system=every["system"].map(low), factor=None, level=float("nan"),
+        scenario=every["system"].map(high) + ", " + every["scenario"],
     )  # fmt: skip
     beside = {high[name] for name in found.systems if low[name] == base[1]}
-    rows = turned[found.table["system"].map(high).isin(list(beside))]
+    rows = turned[every["system"].map(high).isin(list(beside))]
     return analyse_view(
         found, rows, view, systems=[*dict.fromkeys((base[1], *(low[name] for name in found.systems)))],
         baseline=base[1], not_run=_absent_pairs(found), not_applicable=[],
@@ -105,18 +108,20 @@ def cross_layers(found: Results) -> Results:
     >>> ib.figure(cross_layers(results), "forest")
     """
     high, low, base = _by_layer(found)
-    rows = found.table.assign(
-        system=found.table["system"].map(low), high=found.table["system"].map(high), factor=None, level=float("nan")
-    )
+    rows = planned_rows(found)
+    rows = rows.assign(system=rows["system"].map(low), high=rows["system"].map(high), factor=None, level=float("nan"))
     of_base, measured, lost = rows["high"] == base[0], rows["value"].gt(0), rows["metric"].isna()
     cell = ["session", "block", "workload", "scenario", "metric", "system"]
     below = rows[measured & of_base].set_index(cell)["value"].rename("below")
     pairs = rows[measured & ~of_base].join(below, on=cell, how="inner")
     pairs = pairs[~np.isin(kinds(pairs), (COUNT, SHARE))]  # a ratio of counts is no count
     pairs = pairs.assign(value=pairs["value"] / pairs["below"], unit="1")
-    others = [name for name in dict.fromkeys(high.values()) if name != base[0]]
-    without = [rows[lost & ~of_base], *(rows[lost & of_base].assign(high=name) for name in others)]
-    crossed = pd.concat([pairs, *without]).drop_duplicates([*cell, "high", "attempt"])
+    place = ["workload", "scenario", "system"]
+    others = rows.loc[~of_base, [*place, "high"]].drop_duplicates().set_index(place)
+    bases = rows.loc[of_base, place].drop_duplicates().set_index(place)
+    without = rows[lost & ~of_base].join(bases, on=place, how="inner")
+    without_base = rows[lost & of_base].drop(columns="high").join(others, on=place, how="inner")
+    crossed = pd.concat([pairs, without, without_base]).drop_duplicates([*cell, "high", "attempt"])
     crossed = crossed.assign(scenario=crossed["high"] + f" / {base[0]}, " + crossed["scenario"])
     there = set(pairs["system"])
     crossed = crossed if base[1] in there else crossed.iloc[:0]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ class Results:
     tiers: pd.DataFrame
     probes: pd.DataFrame
     folder: Path
+    missing: pd.DataFrame = field(default_factory=pd.DataFrame)  # trials without a record
 
     @property
     def systems(self) -> list[str]:
@@ -91,19 +92,19 @@ class Shown:
 
 def results(
     data: dict[str, Any], table: pd.DataFrame, missing: pd.DataFrame, folder: Path, probes: pd.DataFrame | None = None,
-    systems: Sequence[str] = (),
+    systems: Sequence[str] = (), several: Iterable[bool] | None = None,
 ) -> Results:  # fmt: skip
     """Return the analysis of a session: ``session.json``, tidy table, trials without a record, drift probes.
 
-    `systems`: those that were tried in other workloads, where the table does not have all.
+    `systems`, `several`: see `stats.table.blocked`.
     """
     primary = [tuple(each) for each in data["primary"]]
-    baseline, cube = data["baseline"], blocked(table, systems)
+    baseline, cube = data["baseline"], blocked(table, systems, several)
     return Results(
         data, table, estimates(table, missing), contrasts(table, baseline, data["margins"], primary, cube),
         diagnostics(table), omnibus(table, primary, cube), interactions(table, baseline, primary, cube),
         trends(table, primary, cube), tiers(table, cube),
-        pd.DataFrame() if probes is None else probes, folder,
+        pd.DataFrame() if probes is None else probes, folder, missing,
     )  # fmt: skip
 
 

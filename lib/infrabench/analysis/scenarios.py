@@ -12,7 +12,10 @@ from typing import Any
 import pandas as pd
 
 from infrabench.analysis.results import Results, explain_scope, results
+from infrabench.analysis.tidy import PLAN_COLUMNS
+from infrabench.stats.table import span_deployments
 
+MISSING = "missing"
 Parts = Callable[[str, str], tuple[str, str] | None]  # (system, scenario) -> the same turned, None to leave it out
 
 
@@ -50,14 +53,15 @@ def levels(found: Results, workload: str, base: str, others: Sequence[str], view
 def _turned(found: Results, workload: str, names: Sequence[str], view: str, parts: Parts) -> Results:
     """Return the analysis of what `parts` gives for a system and a scenario: another system, another scenario."""
     base = names[0]
-    rows = found.table[found.table["workload"] == workload]
+    rows = planned_rows(found)
+    rows = rows[rows["workload"] == workload]
     new = [parts(system, scenario) for system, scenario in zip(rows["system"], rows["scenario"], strict=True)]
     kept = [each for each in new if each is not None]
     rows = rows.iloc[[place for place, each in enumerate(new) if each is not None]]
     turned = rows.assign(
         system=[system for system, _ in kept], scenario=[name for _, name in kept], factor=None, level=float("nan")
     )
-    there = set(turned["system"])
+    there = set(turned.loc[turned["state"] != MISSING, "system"])
     turned = turned if base in there else turned.iloc[:0]
     absent = [
         {**each, "system": to[0], "scenario": to[1]}
@@ -72,8 +76,26 @@ def _turned(found: Results, workload: str, names: Sequence[str], view: str, part
     )  # fmt: skip
 
 
+def planned_rows(found: Results) -> pd.DataFrame:
+    """Return the tidy table, and below it the trials without a record, in the state `MISSING`."""
+    if found.missing.empty:
+        return found.table.reset_index(drop=True)
+    sessions = found.table["session"].unique()
+    missing = found.missing.assign(state=MISSING, session=sessions[0] if len(sessions) == 1 else "")
+    return pd.concat([found.table, missing], ignore_index=True)
+
+
 def analyse_view(found: Results, rows: pd.DataFrame, view: str, **data: Any) -> Results:
-    """Return the analysis of other rows of a session, called `view`; `data` is what it says of itself instead."""
-    nothing = pd.DataFrame(columns=["workload", "scenario", "system", "factor", "level", "attempt"])
-    table = rows.astype(found.table.dtypes).reset_index(drop=True)
-    return results(found.data | {"variants": {}, "view": view} | data, table, nothing, found.folder, found.probes)
+    """Return the analysis of other rows of a session, called `view`; `data` is what it says of itself instead.
+
+    `rows` are those of `planned_rows`, with other names and values. Their index tells the case that they were of, which
+    says what the unit is: what stands for a case here may lack trials of a deployment that the session has.
+    """
+    is_missing = rows["state"] == MISSING
+    recorded = rows[~is_missing]
+    return results(
+        found.data | {"variants": {}, "view": view} | data,
+        recorded.astype(found.table.dtypes).reset_index(drop=True),
+        rows.loc[is_missing, list(PLAN_COLUMNS)].reset_index(drop=True), found.folder, found.probes,
+        several=span_deployments(found.table)[recorded.index],
+    )  # fmt: skip

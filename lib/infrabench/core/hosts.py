@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -173,6 +173,7 @@ class Site(Protocol):
     hosts: Mapping[str, Host]  # role -> host; `server` always, `client` when there is another
     facts: Mapping[str, Any]  # what the site knows of itself (guest image path and hash, bridge, ...)
     private: Mapping[str, str]  # what no session may hold (addresses of its machines) -> what it says there instead
+    checks: Sequence[Callable[[], None]]  # before each block: they raise `SiteError` where it must not be measured on
 
     def machines(self, name: str, tools: tuple[str, ...], workers: int = 2) -> AbstractContextManager[Machines]: ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address, ip_network
 from typing import Any, Protocol
 
@@ -40,6 +40,8 @@ class Deployment:
 
     `programs` are those that it consists of, for a session keeps their checksums: hosts, each with names in its PATH,
     files, patterns of files (``/usr/lib/*/liblxc.so.1``), and files by another name (``pod image=/opt/tools.tar``).
+    `machines` are hosts of its own, by role, on which it is measured in place of the site's; none for nodes of the lab,
+    which share a kernel with those.
     """
 
     system: str
@@ -48,6 +50,7 @@ class Deployment:
     pause: Any = None  # () -> None; both None when the system has nothing to pause
     resume: Any = None
     programs: Sequence[tuple[Host, Sequence[str]]] = ()
+    machines: Mapping[str, Host] = field(default_factory=dict)
 
 
 class System(Protocol):

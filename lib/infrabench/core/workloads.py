@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Protocol
 
 from infrabench.core.errors import CommandFailed, DesignError, ParseError, shorten
 from infrabench.core.hosts import Result, Target, plain
 from infrabench.core.systems import Deployment
+
+SCRIPTS: dict[Path, str] = {}  # as this process sends them to hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +256,16 @@ def share_out(params: Mapping[str, Any], declared: Mapping[str, Param], rounds: 
     for name, share in shares.items():
         declared[name].check(f"the share of {name} in one of {rounds} rounds", share)
     return {**params, **shares}
+
+
+def script_command(path: Path) -> tuple[str, ...]:
+    """Return the command that runs a Python program of ours on a host, by the host's own python3.
+
+    It is read once: edited meanwhile, later trials would run another one than the code that their session names.
+    """
+    if path not in SCRIPTS:
+        SCRIPTS[path] = path.read_text(encoding="utf-8")
+    return "python3", "-c", SCRIPTS[path]
 
 
 def read_version(target: Target, argv: Sequence[str], pattern: str) -> str:

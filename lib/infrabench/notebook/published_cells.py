@@ -264,8 +264,10 @@ def _compared(
     usable = bool(np.isfinite(ends).all()) and ratio.ratio_low > 0
     predicted = prediction(ratio.ratio, *ends, ratio.n_pairs, n) if usable else (np.nan, np.nan)
     more = list(dict.fromkeys(each.system for each in ours if plain(each.system) != each.system))
-    word = agreement(ratio, theirs, predicted, "size") if usable and pair.comparable and not more else NOT_COMPARABLE
-    notes = [f"ours is {' and '.join(more)}" if more else "", "" if usable else ratio.reason or "no interval of ours"]
+    word, why = NOT_COMPARABLE, "" if usable else ratio.reason or "no interval of ours"
+    if usable and pair.comparable and not more:
+        word, why = agreement(ratio, theirs, predicted, "size", n)
+    notes = [f"ours is {' and '.join(more)}" if more else "", why]
     note = "; ".join(filter(None, [*notes, pair.note]))
     return {name: getattr(ratio, name) for name in ("better", "n_pairs", "pair_unit", "margin", "ratio")} | {
         "ours": " / ".join(f"{each.system}, {each.scenario}" for each in ours), "system": ours[0].system,

@@ -38,6 +38,7 @@ FRACTIONS = "shares inside trials: how many chances each had is not recorded"
 FEW_BLOCKS = f"fewer than {LEAST_BLOCKS} blocks do not show whether events are clustered"
 FEW_UNITS = "fewer than 6 {unit}: no interval"
 NOTHING = "no event in either: at most {most:.2g} a trial (95 %)"
+ELSEWHERE = "no event in the {n:g} complete blocks, but {count:g} in those that lack one of the two: nothing is bounded"
 BY_DIFFERENCE = "a share: judged by the difference, within +- the margin"
 
 
@@ -313,7 +314,9 @@ def judge_events(
     row |= {"spread": NAN, "off": 0.0, "limited": False}  # what only `judge` has
     row["ratio"] = x / y if y else np.inf if x else NAN
     if not x and not y and not trials:
-        word = NOTHING.format(most=poisson_interval(0.0, n).high)
+        count = float(np.nansum(values))
+        word = ELSEWHERE.format(n=blocks.shape[-1], count=count) if count else ""
+        word = word or NOTHING.format(most=poisson_interval(0.0, n).high)
         row |= _columns(None, NAN, intervals.no_interval(()), poisson_difference(x, y, n))
         return row | {"inferred": False, "apart": False, "reason": word}
     if clustered:

@@ -183,10 +183,18 @@ class Stack(NamedTuple):
     numbers: Array
 
 
-def blocked(table: pd.DataFrame, systems: Iterable[str] = ()) -> Blocked:
+def span_deployments(table: pd.DataFrame) -> NDArray[np.bool_]:
+    """Return for each row of a tidy table whether its case has trials of more than one (session, deployment)."""
+    deployment = table.groupby(["session", "deployment"]).ngroup()
+    several: pd.Series = deployment.groupby([table["workload"], table["scenario"]]).transform("nunique") > 1
+    return several.to_numpy(dtype=bool)
+
+
+def blocked(table: pd.DataFrame, systems: Iterable[str] = (), several: Iterable[bool] | None = None) -> Blocked:
     """Return the ok values of a tidy table by case, system and block, blocks of a deployment in executed order.
 
-    `systems`: those that were tried elsewhere, where the table is only a part of what was measured.
+    `systems`: those that were tried elsewhere, where the table is only a part of what was measured; `several`: what
+    `span_deployments` says of its rows there.
 
     The unit of a case is the deployment when its trials, of whatever state, come from more than one (session,
     deployment), else the block. Raises `SchemaError` as `check_values`.
@@ -195,10 +203,10 @@ def blocked(table: pd.DataFrame, systems: Iterable[str] = ()) -> Blocked:
     tried = table[table["state"] != "discarded"]
     ok = tried[tried["value"].notna()]
     cases = ok.drop_duplicates(CASE)[list(SHARED)].sort_values(CASE, ignore_index=True)
-    trials = table.drop_duplicates(["workload", "scenario", "session", "deployment"])
-    counts = trials.groupby(["workload", "scenario"]).size()
-    several = counts.reindex(pd.MultiIndex.from_frame(cases[["workload", "scenario"]])).to_numpy() > 1
-    cases["pair_unit"] = np.where(several, PER_DEPLOYMENT, PER_BLOCK)
+    spans = table.assign(several=span_deployments(table) if several is None else several)
+    spans = spans.groupby(["workload", "scenario"])["several"].any()
+    per_deployment = spans.reindex(pd.MultiIndex.from_frame(cases[["workload", "scenario"]])).to_numpy(dtype=bool)
+    cases["pair_unit"] = np.where(per_deployment, PER_DEPLOYMENT, PER_BLOCK)
     every = tuple(sorted({*table["system"], *systems}))
     case = ok.groupby(CASE).ngroup().to_numpy()
     blocks = tried.groupby(BLOCK)

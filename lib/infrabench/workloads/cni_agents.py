@@ -21,6 +21,7 @@ import json
 from pathlib import Path
 
 from infrabench.core import Capture, Measurements, NotRunnable, Param, Params, ParseError, Roles, Step, Steps
+from infrabench.core.workloads import script_command
 from infrabench.workloads._parse import at, json_object, lower, positive, value, whole, within
 
 PARAMS = {
@@ -46,7 +47,7 @@ def plan(params: Params, roles: Roles) -> Steps:
 
 def _probe(role: str, params: Params, units: tuple[str, ...]) -> Step:
     order = {"units": units, "settle_s": params["settle_s"], "seconds": params["seconds"]}
-    argv = ("python3", "-c", PROBE.read_text(encoding="utf-8"), json.dumps(order))
+    argv = (*script_command(PROBE), json.dumps(order))
     return Step(OF[role], role, argv, timeout_s=params["settle_s"] + params["seconds"] + AROUND_S)
 
 

@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from infrabench.core import Capture, Measurements, NotAsClaimed, Param, Params, ParseError, Roles, Step, Steps
+from infrabench.core.workloads import script_command
 from infrabench.workloads import _volume
 from infrabench.workloads._parse import KIB, at, at_least, equal, higher, json_object, lower, positive, text, value
 
@@ -152,7 +153,7 @@ def _damaged(params: Params, roles: Roles, folder: str) -> Steps:
 
 
 def _run_script(*words: object) -> tuple[str, ...]:
-    return ("python3", "-c", SCRIPT.read_text(encoding="utf-8"), *map(str, words))
+    return (*script_command(SCRIPT), *map(str, words))
 
 
 def _files(step: str, params: Params, *words: object, limit_s: float = 0.0) -> Step:

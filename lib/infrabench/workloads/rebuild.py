@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from infrabench.core import Capture, DesignError, Measurements, NotAsClaimed, Param, Params, ParseError, Roles, Step
+from infrabench.core.workloads import script_command
 from infrabench.workloads import _fio_report, _volume, fio
 from infrabench.workloads._parse import KIB, MIB, at, equal, higher, in_order, json_object, lower, positive, text, value
 
@@ -113,7 +114,7 @@ def plan(params: Params, roles: Roles) -> tuple[Step, ...]:
         "lead_s": params["lead_s"], "tail_s": params["tail_s"], "poll_s": POLL_S, "limit_s": limit_s,
         "bin_s": BIN_S, "fio": _load(params, uri, whole_s),
     }  # fmt: skip
-    argv = ("python3", "-c", SCRIPT.read_text(encoding="utf-8"), json.dumps(order))
+    argv = (*script_command(SCRIPT), json.dumps(order))
     return (
         _volume.verb(roles, ("remake",), "prepare"),
         _volume.verb(roles, ("throttle", params["throttle"]), "prepare"),

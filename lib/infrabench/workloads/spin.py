@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from infrabench.core import Capture, Measurements, Param, Params, Roles, Step, Steps
+from infrabench.core.workloads import script_command
 from infrabench.workloads._parse import at, equal, higher, json_object, lower, positive, text, value
 
 PARAMS = {"chunks": Param(1000, least=1, meaning="chunks of 1 MiB that are hashed", work=True)}
@@ -26,7 +27,7 @@ METRICS = {"chunks_per_s": "fixed-work rate", "total_s": "total time"}
 
 def plan(params: Params, roles: Roles) -> Steps:
     """Return the one run."""
-    argv = ("python3", "-c", PROBE.read_text(encoding="utf-8"), str(params["chunks"]))
+    argv = (*script_command(PROBE), str(params["chunks"]))
     return (Step("spin", "server", argv, timeout_s=30.0 + params["chunks"] * SLOWEST_CHUNK_S),)
 
 

@@ -15,6 +15,7 @@ import json
 from pathlib import Path
 
 from infrabench.core import Capture, Deployment, DesignError, Measurements, Param, Params, Roles, Step, find_missing
+from infrabench.core.workloads import script_command
 from infrabench.workloads import web
 from infrabench.workloads._parse import equal, in_order, json_object, lower, positive, text, value, whole
 
@@ -41,7 +42,7 @@ def plan(params: Params, roles: Roles) -> tuple[Step, ...]:
         "port": params["port"], "path": web.PAGE, "bytes": web.PAGE_BYTES, "limit_s": params["limit_s"],
         "start": ("ib-service", "start", "web"), "stop": ("ib-service", "stop", "web"),
     }  # fmt: skip
-    argv = ("python3", "-c", PROBE.read_text(encoding="utf-8"), json.dumps(order))
+    argv = (*script_command(PROBE), json.dumps(order))
     return (
         Step("probe", "server", argv, timeout_s=params["limit_s"] + 60.0, host=True),
         Step("remove", "server", lifecycle["remove"], phase="cleanup", host=True),

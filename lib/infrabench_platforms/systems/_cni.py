@@ -78,7 +78,9 @@ def _deploy(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
             _namespace.remove(cluster.kubectl)
             migrate(cluster, cni.before, cni)
         deployment = _deploy_pods(cluster, spec, cni, machines.images["tools"][0])
-        yield replace(deployment, pause=machines.pause, resume=make_resume(cluster, machines.resume))
+        own = {} if machines.embedded else machines.hosts
+        resume = make_resume(cluster, machines.resume)
+        yield replace(deployment, pause=machines.pause, resume=resume, machines=own)
 
 
 def _deploy_in_existing(site: Site, spec: DeploySpec, cni: CNI) -> AbstractContextManager[Deployment]:

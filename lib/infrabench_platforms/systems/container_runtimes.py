@@ -18,6 +18,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from infrabench.core import Deployment, DeploySpec, Limits, NotRunnable, ProvisionError, Site, Target
+from infrabench.core.workloads import script_command
 from infrabench_platforms.clusters import hosts, kata, pods, remote, runtimes, workers
 from infrabench_platforms.clusters.cluster import Cluster, Kubectl, list_programs, make_resume
 from infrabench_platforms.clusters.cni import make_cluster
@@ -119,7 +120,9 @@ def _deploy(site: Site, spec: DeploySpec, pair: Pair) -> Iterator[Deployment]:
     with site.machines(pair.name, workers.parts(pair.high, low), 1) as machines:
         cluster = make_cluster(machines, bridge.CNI, pair.high, low, multus=False)
         deployment = _deploy_pods(cluster, spec, pair, machines.images["tools"][0])
-        yield replace(deployment, pause=machines.pause, resume=make_resume(cluster, machines.resume))
+        own = {} if machines.embedded else machines.hosts
+        resume = make_resume(cluster, machines.resume)
+        yield replace(deployment, pause=machines.pause, resume=resume, machines=own)
 
 
 def _deploy_in_existing(site: Site, spec: DeploySpec, pair: Pair) -> AbstractContextManager[Deployment]:
@@ -198,7 +201,7 @@ def _population(
         "conductor": CONDUCTOR, "list": LIST, "wait_s": WAIT_S, "wait_s_per_pod": WAIT_S_PER_POD,
         "logs": [f"infrabench/{cluster.workers[0].runtime.name}.log"] if cluster.workers else [],
     }  # fmt: skip
-    return ("python3", "-c", pods.POPULATION.read_text(encoding="utf-8"), json.dumps(config))
+    return (*script_command(pods.POPULATION), json.dumps(config))
 
 
 def _facts(

@@ -50,6 +50,7 @@ class FakeSite:
     name: str = "fake"
     kind: str = "inventory"
     private: dict[str, str] = field(default_factory=dict)
+    checks: list[Callable[[], None]] = field(default_factory=list)
 
 
 def fake_site(host: Host | None = None, **facts: Any) -> FakeSite:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -28,13 +28,14 @@ from infrabench.core import (
 )
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.replan import check_plan
-from infrabench.experiment.execution import blocks, guards, reparse, session
+from infrabench.experiment.execution import blocks, guards, reparse, resume, session
 from infrabench.experiment.execution import trial as trials
 from infrabench.experiment.execution.runner import Look, Runner
+from infrabench.experiment.provenance import collect
 from infrabench.ledger import records
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import plan_tables, session_tables
-from tests.support.fakes import PLUGINS, DyingHost, fake_site, stop_after
+from tests.support.fakes import PLUGINS, DyingHost, MemoryHost, fake_site, stop_after
 from tests.support.fakes import interrupt_session as interrupted
 from tests.support.fakes import run_session as run
 
@@ -106,6 +107,7 @@ def test_repeats_end(tmp_path, study, spoil):
 def test_an_interrupt_between_repeats_is_made_good(tmp_path, study, spoil):
     spoil[0] = lambda system, scenario, block, attempt: attempt == 0 and block == 0
     interrupted(study, tmp_path / "s", 6, runs=1)
+    assert resume.state(tmp_path / "s") == resume.State("interrupted", 4, 4, 1, 1)
     done = records.recorded(tmp_path / "s")
     run(study, tmp_path / "s", runs=1)
     assert done < records.recorded(tmp_path / "s")
@@ -315,12 +317,38 @@ def test_a_lost_host_is_noted_as_the_reason_to_stop(tmp_path, study):
     assert records.read_blocks(tmp_path / "s", records.LOOK)[0]["reason"] == "error"
 
 
-def test_a_drift_probe_is_recorded_before_each_block(tmp_path, study):
-    folder = run(replace(study, probe_s=0.01), tmp_path / "s")
+def test_a_drift_probe_is_recorded_and_the_site_checked_before_each_block(tmp_path, study):
+    site, folder, checked = fake_site(), tmp_path / "s", []
+    site.checks.append(lambda: checked.append(len(records.recorded(folder))))
+    run(replace(study, probe_s=0.01), folder, site)
+    assert checked == [0, 4, 8]
     probes = records.read_blocks(folder, records.PROBE)
     assert [each["block"] for each in probes] == [0, 1, 2]
     assert all(each["bytes"] > 0 and each["seconds"] >= 0.01 for each in probes)
     assert [each["position"] for each in probes] == [0, 4, 8]  # of the first trial of the block
+
+
+def test_a_system_on_machines_of_its_own_is_probed_watched_and_described_there(tmp_path, study, monkeypatch):
+    system, own = registry.system("fake-other"), {role: MemoryHost(f"other-{role}") for role in ("control", "worker1")}
+    real, of_host, names = system.deploy, collect.of_host, {each.name for each in own.values()}
+
+    @contextmanager
+    def deploy(site, spec):
+        with real(site, spec) as made:
+            yield replace(made, machines=own)
+
+    monkeypatch.setattr(system, "deploy", deploy)
+    study, folder = replace(study, probe_s=0.01), tmp_path / "s"
+    interrupted(study, folder, 6)
+    probes = [each["host"] for each in records.read_blocks(folder, records.PROBE) if each["block"] == 0]
+    assert sorted(probes) == sorted(["here", *names])
+    for each in records.read_trials(folder):
+        assert {*each.conditions} & {"here", *names} == (names if each.trial.system == "fake-other" else {"here"})
+    assert names < {*records.list_provenance(folder)}
+    changed = {"hostname": "another"}
+    monkeypatch.setattr(collect, "of_host", lambda host: of_host(host) | (changed if host is own["worker1"] else {}))
+    with pytest.raises(LedgerError, match=r"other-worker1 has changed since .*'another' now"):
+        run(study, folder)
 
 
 @pytest.mark.parametrize("asked", [{}, {"order": "williams"}])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -79,9 +79,12 @@ def test_a_host_that_loses_its_controller_sets_back_by_itself(settings: Path, en
 
 
 def test_what_somebody_else_sets_meanwhile_stays_and_is_told(settings: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with hold_clock_rate(LocalHost("server"), print, str(settings)):
+    with hold_clock_rate(LocalHost("server"), print, str(settings)) as check:
+        check()
         for cpu in (0, 10):  # one that was set, and one that was as wanted
             (settings / f"cpu{cpu}/cpufreq/scaling_governor").write_text("ondemand\n")
+        with pytest.raises(SiteError, match=r"server: its clock rate is held no longer: .*cpu0/cpufreq.*cpu10/cpufreq"):
+            check()
     assert read(settings) == {**FREE, **{f"cpu{cpu}/cpufreq/scaling_governor": "ondemand" for cpu in (0, 10)}}
     (told,) = caplog.messages
     assert told.startswith("server: somebody else has changed these meanwhile, trials differ in clock rate: ")
@@ -139,8 +142,11 @@ class Answering(LocalHost):
 def test_what_could_not_be_set_back_is_told(
     last: Sequence[object], warning: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with hold_clock_rate(Answering({"before": {"boost": ["1"]}, "failed": None}, *last), print):
+    with hold_clock_rate(Answering({"before": {"boost": ["1"]}, "failed": None}, *last), print) as check:
         assert caplog.messages == []
+        if not last:
+            with pytest.raises(SiteError, match=r"held no longer: what held it is gone \(the process ended\)"):
+                check()
     assert caplog.messages == ([warning] if warning else [])
 
 
@@ -172,9 +178,9 @@ def test_hosts_are_held_where_the_inventory_asks_for_it_and_a_session_claims_the
         order.append("free")
 
     @contextmanager
-    def hold(host: Host, say: object) -> Iterator[None]:
+    def hold(host: Host, say: object) -> Iterator[object]:
         order.append(f"{host.name} held")
-        yield
+        yield lambda: order.append(f"{host.name} checked")
         order.append(f"{host.name} set back")
 
     monkeypatch.setattr(claims, "claim_hosts", claim)
@@ -182,8 +188,11 @@ def test_hosts_are_held_where_the_inventory_asks_for_it_and_a_session_claims_the
     described = {"name": "own", "hosts": {"server": {"address": "192.0.2.10"}}, "hold_clock_rate": wanted}
     own = inventories.parse_inventory(Path("hosts.yml"), described)
     opened: Mapping[str, Host] = {"server": LocalHost("server"), "client": LocalHost("client")}
-    with inventories.hold_hosts(own, opened, print, {"session": "one"} if of_a_session else None):
-        pass
-    held = ["server held", "client held"] if wanted else []
+    checks: list[Callable[[], None]] = []
+    with inventories.hold_hosts(own, opened, print, {"session": "one"} if of_a_session else None, checks):
+        for check in checks:
+            check()
+    assert checks == []
+    held = ["server held", "client held", "server checked", "client checked"] if wanted else []
     back = ["client set back", "server set back"] if wanted else []
     assert order == (["claimed", *held, *back, "free"] if of_a_session else [])

@@ -20,6 +20,7 @@ from infrabench.analysis import session_data
 from infrabench.analysis.dataset import part
 from infrabench.cli.session import describe_state
 from infrabench.core import DesignError, LedgerError
+from infrabench.core.workloads import script_command
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import reparse, session
 from infrabench.experiment.provenance import code, comparability
@@ -422,15 +423,23 @@ def test_a_module_that_changed_since_it_was_loaded_is_refused(plugins: Path, mon
     study, path = registry.study("fakes"), plugins / "workloads/fake.py"
     asked = wanted()
     code.code_parts(study, asked)
-    loaded_s = min(registry.LOADED_S.values()) - 100
-    for name in registry.LOADED_S:
-        monkeypatch.setitem(registry.LOADED_S, name, loaded_s)
-    for each in plugins.rglob("*.py"):
-        os.utime(each, (loaded_s - 1, loaded_s - 1))
     path.write_text(path.read_text().replace(*PLAN))  # and the module stays loaded, as in a kernel that runs
-    os.utime(path, (loaded_s + 1, loaded_s + 1))
+    os.utime(path, (1, 1))
+    name = next(name for name, module in sys.modules.items() if getattr(module, "__file__", "") == str(path))
+    monkeypatch.setitem(registry.LOADED_S, name, path.stat().st_ctime - 1)
     with pytest.raises(LedgerError, match=r"fake\.py has changed since this process loaded it.*restart the kernel"):
         code.code_parts(study, asked)
+
+
+def test_a_script_is_sent_as_it_was_first_read_and_refused_once_it_has_changed(tmp_path: Path) -> None:
+    path = tmp_path / "probe.py"
+    path.write_text("LIMIT = 1\n")
+    first = script_command(path)
+    code.digests_of({"x": [(path, None)]})
+    path.write_text("LIMIT = 2\n")
+    assert script_command(path) == first
+    with pytest.raises(LedgerError, match=r"probe\.py has changed since this process loaded it"):
+        code.digests_of({"x": [(path, None)]})
 
 
 def test_a_clock_that_is_a_year_behind_refuses_no_session(

@@ -9,6 +9,7 @@ import pytest
 
 from infrabench.analysis import layers
 from infrabench.analysis import results as analysis
+from infrabench.analysis.tidy import PLAN_COLUMNS
 from infrabench.core import DesignError
 from infrabench.notebook import sections, session_figures
 from tests.support.analysis_fixtures import NOTHING_MISSING, lose, results_in
@@ -28,6 +29,17 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
     every = ["containerd-runc", "crio-runc", "containerd-crun", "crio-crun", "containerd-runsc", *EMULATED]
     how = {"systems": every, "not_run": {}, "emulated": EMULATED, "fits": dict.fromkeys(EMULATED, 10)}
     return results_in(tmp_path_factory.mktemp("wide"), write_session, **how)
+
+
+@pytest.mark.parametrize("name", ["split_layer", "join_layers", "turn_layers", "cross_layers"])
+def test_trials_without_a_record_are_planned_in_every_view(wide: analysis.Results, name: str) -> None:
+    last, cell = wide.table["block"] == wide.table["block"].max(), ["workload", "scenario", "system"]
+    missing = wide.table.loc[last, list(PLAN_COLUMNS)].drop_duplicates("trial")
+    less = analysis.results(wide.data, wide.table[~last], missing, wide.folder)
+    more = ["high"] if name == "split_layer" else []
+    views = [getattr(layers, name)(each, *more) for each in (wide, less)]
+    whole, rest = (view.estimates.groupby(cell)["planned"].max() for view in views)
+    assert rest.equals(whole)
 
 
 @pytest.mark.parametrize(("layer", "holds"), [("high", "-runc"), ("low", "containerd-")])

@@ -9,6 +9,7 @@ import pytest
 
 from infrabench.analysis import results
 from infrabench.analysis.scenarios import between, levels
+from infrabench.analysis.tidy import PLAN_COLUMNS
 from infrabench.notebook import session_figures
 from infrabench.stats import contrasts
 from tests.support.analysis_fixtures import DATA_A, MARGINS, NOTHING_MISSING, table_of
@@ -63,6 +64,16 @@ def test_it_is_the_paired_contrast_of_the_two_scenarios(found: results.Results) 
             assert rows.loc[system, name] == alone[name], name
     assert (rows["pair_unit"] == "deployments").all()
     assert rows["adjustment"].str.contains("exploratory").all()
+
+
+def test_trials_without_a_record_are_planned_and_the_unit_is_that_of_the_session(
+    found: results.Results, tmp_path: Path
+) -> None:
+    later = (found.table["system"] == "docker") & (found.table["deployment"] == found.table["deployment"].max())
+    less = results.results(found.data, found.table[~later], found.table.loc[later, list(PLAN_COLUMNS)], tmp_path)
+    turned = between(less, "sysbench-cpu", "plain", ["second"], "ways")
+    assert (turned.contrasts["pair_unit"] == "deployments").all()
+    assert (turned.estimates["planned"] == len(DATA_A["native"])).all()
 
 
 def test_its_words_figures_and_folders_are_its_own(found: results.Results) -> None:

@@ -28,7 +28,9 @@ from infrabench.core import (
 )
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution import preflight, session
+from infrabench.experiment.provenance import collect
 from infrabench.ledger import records
+from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.notebook import api, session_tables
 from tests.support.fakes import PLUGINS, DyingHost, fake_site
@@ -376,6 +378,22 @@ def test_a_bad_request_starts_nothing(tmp_path, study, asked, said):
         run(study, tmp_path / "s", site, **{"profile": "tiny", **asked})
     assert site.facts["log"] == []
     assert not (tmp_path / "s").exists()
+
+
+def test_a_start_that_was_cut_short_is_compared_with_the_next(tmp_path, study, monkeypatch):
+    store, of_host = SessionFolder.append_file, collect.of_host
+
+    def cut_short(self, path, *content):
+        if path == "provenance/suite.json":
+            raise KeyboardInterrupt
+        store(self, path, *content)
+
+    monkeypatch.setattr(SessionFolder, "append_file", cut_short)
+    with pytest.raises(KeyboardInterrupt):
+        run(study, tmp_path / "s")
+    monkeypatch.setattr(collect, "of_host", lambda host: of_host(host) | {"hostname": "another"})
+    with pytest.raises(LedgerError, match=r"here has changed .*'another' now"):
+        run(study, tmp_path / "s")
 
 
 def test_a_host_that_changed_is_not_measured_on(tmp_path, study):

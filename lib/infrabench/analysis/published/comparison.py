@@ -21,6 +21,10 @@ from infrabench.analysis.published.printed_numbers import ENGINES, Numbers, Roun
 AGREES_SIZE, AGREES_DIRECTION = "agrees in size", "agrees in direction"
 DISAGREES, NOT_COMPARABLE = "disagrees", "not comparable"
 WORDS = (AGREES_SIZE, AGREES_DIRECTION, DISAGREES, NOT_COMPARABLE)
+ONE_RUN = (
+    "by our interval the ratio lies on the other side of 1, and how far the published one may be off cannot be told: "
+    "its paper states no number of runs, or one"
+)
 EMULATED = "(emulated"  # begins what the label of a system adds whose speed is an emulator's
 KEPT = ("workload", "scenario", "metric", "system", "n_pairs", "ratio", "ratio_low", "ratio_high")
 COMPARED = (
@@ -142,22 +146,26 @@ def prediction(ratio: float, low: float, high: float, n: int, published_n: int) 
     return float(ratio * (low / ratio) ** widen), float(ratio * (high / ratio) ** widen)
 
 
-def agreement(row: Any, theirs: tuple[float, float], predicted: tuple[float, float], use: Use) -> str:
-    """Return the word for one comparison.
+def agreement(
+    row: Any, theirs: tuple[float, float], predicted: tuple[float, float], use: Use, n: int
+) -> tuple[str, str]:
+    """Return the word for one comparison with a number of `n` runs (1: not stated), and why it is not comparable.
 
     *agrees in size*: the published ratio (or part of its range) lies in our prediction interval. *agrees in direction*:
     our interval excludes 1 on the published side. *disagrees*: neither. A number that the papers contradict themselves
-    is compared by direction only, and is *not comparable* while our interval holds 1. One without a definition that we
-    could measure by is never compared.
+    is compared by direction only, and is *not comparable* while our interval holds 1. Nor is one of a single run that
+    lies in the prediction interval, but on the other side of 1 than our interval: see `ONE_RUN`. One without a
+    definition that we could measure by is never compared.
     """
     low, high = theirs
     if use == "size" and low <= predicted[1] and high >= predicted[0]:
-        return AGREES_SIZE
+        opposite = row.ratio_high < 1 < low or row.ratio_low > 1 > high
+        return (NOT_COMPARABLE, ONE_RUN) if opposite and n == 1 else (AGREES_SIZE, "")
     if (row.ratio_high < 1 and high < 1) or (row.ratio_low > 1 and low > 1):
-        return AGREES_DIRECTION
+        return AGREES_DIRECTION, ""
     if use == "direction" and row.ratio_low <= 1 <= row.ratio_high:
-        return NOT_COMPARABLE
-    return DISAGREES
+        return NOT_COMPARABLE, "our interval includes 1"
+    return DISAGREES, ""
 
 
 def unmeasured(measured: pd.DataFrame, letter: str, systems: Iterable[str]) -> pd.DataFrame:
@@ -195,9 +203,9 @@ def _compared(row: Any, target: PublishedRatio) -> dict[str, Any]:
         stated = theirs["published_n"] if isinstance(theirs["published_n"], int) else 1
         predicted = prediction(row.ratio, row.ratio_low, row.ratio_high, row.n_pairs, stated)
         use: Use = "direction" if other else USE[theirs["grade"]]
-        word = agreement(row, (target.rounded.low, target.rounded.high), predicted, use)
-        if word == NOT_COMPARABLE:
-            why = f"{other or 'compared by direction alone, for its paper contradicts it'}, and our interval includes 1"
+        word, why = agreement(row, (target.rounded.low, target.rounded.high), predicted, use, stated)
+        if why and use == "direction":
+            why = f"{other or 'compared by direction alone, for its paper contradicts it'}, and {why}"
     return {
         **theirs, "predicted_low": predicted[0], "predicted_high": predicted[1], "agreement": word,
         "note": "; ".join(filter(None, ("" if other and other in why else why, other, theirs["note"]))),

@@ -9,8 +9,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from infrabench.core import DesignError, SiteError
+from infrabench.core import DesignError, SiteError, digest
 from infrabench.experiment.campaign.file import Slurm
+from infrabench.ledger import catalogue
 from infrabench.machines.hosts.host import LocalHost
 
 PREFIX = "infrabench-"
@@ -34,9 +35,17 @@ def resources(asked: Slurm, seconds: float) -> dict[str, Any]:
     }
 
 
+def job_prefix(campaign: str) -> str:
+    """Return what the names of a campaign's jobs begin with, in at most the 50 characters that Snakemake allows.
+
+    Checkouts of one user may have campaigns of one name: the digest tells their jobs apart.
+    """
+    return f"{PREFIX}{campaign[:30]}-{digest([str(catalogue.home().resolve()), campaign], 8)}"
+
+
 def options(campaign: str, asked: Sequence[Slurm]) -> list[str]:
     """Return the options of Snakemake's executor."""
-    words = ["--slurm-no-requeue", "--slurm-jobname-prefix", PREFIX + campaign]
+    words = ["--slurm-no-requeue", "--slurm-jobname-prefix", job_prefix(campaign)]
     words += ["--slurm-init-seconds-before-status-checks", str(FIRST_LOOK_S)]
     words += [] if any(each.account for each in asked) else ["--slurm-no-account"]
     # sacct is installed everywhere, and answers only where Slurm keeps accounts.
@@ -57,7 +66,7 @@ def cancel(campaign: str) -> list[str]:
         tail = result.stderr.decode("utf-8", "replace").strip()[-300:]
         raise SiteError(f"Slurm does not answer: squeue {result.ending}: {tail}. Is slurmctld up?")
     rows = [line.split(None, 1) for line in result.stdout.decode("utf-8", "replace").splitlines()]
-    ours = re.compile(re.escape(PREFIX + campaign) + RUN)
+    ours = re.compile(re.escape(job_prefix(campaign)) + RUN)
     found = [number for number, name in (row for row in rows if len(row) == 2) if ours.fullmatch(name.strip())]
     if found:
         here.run(("scancel", *found), timeout_s=ASK_S)

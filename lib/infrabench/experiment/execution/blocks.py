@@ -7,7 +7,7 @@ disk with its reason, and one more block is added to the plan in its place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,6 +29,19 @@ def repeats(block: Sequence[Trial], records: Mapping[str, TrialRecord], most: in
     `block`: its planned trials; `records`: what is recorded, by id; `most`: repeats of one trial. Systems that were
     invalid in one case follow one another again where the order in `wanted` has them do so.
     """
+    due = due_repeats(block, records, most)
+    if not due:
+        return []
+    groups = {(case.workload, case.scenario): case.group for case in wanted.cases}
+    return order_repeats(
+        wanted.order, due, seed=wanted.seed, block=block[0].block, draw=min(trial.attempt for trial in due),
+        case=lambda trial: groups[trial.workload, trial.scenario] or (trial.workload, trial.scenario),
+        system=lambda trial: trial.system,
+    )  # fmt: skip
+
+
+def due_repeats(block: Sequence[Trial], records: Mapping[str, TrialRecord], most: int) -> list[Trial]:
+    """Return the repeats that `repeats` orders, in the order of the plan."""
     due, last = [], block[-1].position
     for trial in block:
         attempt, latest = 0, records.get(trial.id)
@@ -38,14 +51,7 @@ def repeats(block: Sequence[Trial], records: Mapping[str, TrialRecord], most: in
             latest = records.get(repeat.id)
             if latest is None:
                 due.append(repeat)
-    if not due:
-        return []
-    groups = {(case.workload, case.scenario): case.group for case in wanted.cases}
-    return order_repeats(
-        wanted.order, due, seed=wanted.seed, block=block[0].block, draw=min(trial.attempt for trial in due),
-        case=lambda trial: groups[trial.workload, trial.scenario] or (trial.workload, trial.scenario),
-        system=lambda trial: trial.system,
-    )  # fmt: skip
+    return due
 
 
 def select_unfinished(stored: SessionFolder, study: Study, wanted: Design) -> dict[int, list[Trial]]:
@@ -90,7 +96,7 @@ def discard_interrupted(stored: SessionFolder, study: Study, wanted: Design) -> 
     else:
         reasons = {}
         for number in sorted(begun & unfinished.keys()):
-            records = _select_records(stored, blocks[number], study.repeats)
+            records = [stored.records[each] for each in attempts(blocks[number], study.repeats, stored.records)]
             last = max(map(end_s, records))
             slept = max(each.conditions.get("clock_stepped_s", 0.0) for each in records)
             gap = datetime.now(UTC).timestamp() - last
@@ -108,7 +114,7 @@ def discard_interrupted(stored: SessionFolder, study: Study, wanted: Design) -> 
         if wanted.deployments > 1 and old not in fresh:
             fresh[old], next_deployment = next_deployment, next_deployment + 1
         new = fresh.get(old, old)
-        ids = sorted(each.trial.id for each in _select_records(stored, blocks[number], study.repeats))
+        ids = sorted(attempts(blocks[number], study.repeats, stored.records))
         cases = sorted({(trial.workload, trial.scenario) for trial in blocks[number]})
         notes[number] = {"reason": reason, "trials": ids, "adds": [[first + offset, new]]}
         notes[number] |= {"cases": cases} if len(cases) < len(wanted.cases) else {}
@@ -144,8 +150,8 @@ def add_promised(stored: SessionFolder, wanted: Design) -> None:
         stored.append_block(designs.block(wanted, number, deployment, cases))
 
 
-def _select_records(stored: SessionFolder, block: Sequence[Trial], most: int) -> list[TrialRecord]:
-    """Return the records of a block, those of up to `most` repeats of each trial too."""
+def attempts(block: Sequence[Trial], most: int, recorded: Container[str]) -> list[str]:
+    """Return the ids of a block's trials, and of up to `most` repeats of each, that are among those `recorded`."""
     ids = [trial.id for trial in block]
     ids += [trial.repeated(attempt, 0).id for trial in block for attempt in range(1, most + 1)]
-    return [stored.records[each] for each in ids if each in stored.records]
+    return [each for each in ids if each in recorded]

@@ -47,9 +47,8 @@ class Fleet:
             targets = {
                 role: replace(each, prefix=(*each.prefix, *variant.prefix)) for role, each in made.targets.items()
             }
-            self.deployments[label] = Deployment(
-                label, targets, {**made.facts, "variant": asdict(variant)}, programs=made.programs
-            )
+            facts = {**made.facts, "variant": asdict(variant)}
+            self.deployments[label] = replace(made, system=label, targets=targets, facts=facts, pause=None, resume=None)
 
     def system(self, label: str) -> str:
         """Return the system that a label stands for."""

@@ -61,9 +61,12 @@ def roles(site: Site, deployment: Deployment) -> dict[str, Target]:
 
 
 def watched_hosts(site: Site, deployment: Deployment) -> dict[str, Host]:
-    """Return the hosts by role that are watched while a system is measured: its own server, where its cgroups are."""
+    """Return the hosts by role that are watched while a system is measured: its own machines, or else the site's.
+
+    Where it has cgroups, the server is the host that they are on.
+    """
     own = {"server": deployment.targets["server"].host} if deployment.facts.get("cgroups") else {}
-    return {**site.hosts, **own}
+    return deployment.machines or {**site.hosts, **own}
 
 
 def check(

@@ -11,7 +11,7 @@ from typing import Any
 from infrabench.core import InfrabenchError, Request
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution import blocks, session
-from infrabench.ledger import ledger
+from infrabench.ledger import ledger, records
 from infrabench.ledger.session_folder import SessionFolder
 
 RUNNING, COMPLETE, INTERRUPTED = "running", "complete", "interrupted"
@@ -37,6 +37,10 @@ def state(folder: Path) -> State:
     missing = sum(trial.id not in done for trial in plan)
     is_open = bool(data.get("stopping")) and not blocks.is_stopped(stored)
     is_due = bool(missing or blocks.select_promised(stored) or is_open)
+    if planned and not is_due:  # blocks are finished one after the other: only the last can have a repeat due
+        last, most = planned[max(planned)], data["parameters"].get("repeats", 0)
+        found = {each: records.read_trial(folder, each) for each in blocks.attempts(last, most, done)}
+        is_due = bool(blocks.due_repeats(last, found, most))
     word = RUNNING if ledger.is_being_written(folder) else INTERRUPTED if is_due else COMPLETE
     return State(word, len(plan) - missing, len(plan), whole, len(planned))
 

@@ -21,7 +21,7 @@ from infrabench.ledger.codes import CODE, known_codes, trial_code
 from infrabench.ledger.pace import measure_pace
 from infrabench.ledger.records import LOOK, PROBE
 from infrabench.ledger.session_folder import SessionFolder
-from infrabench.machines.hosts import marks
+from infrabench.machines.hosts import marks, parallel
 from infrabench.machines.hosts.marks import Sweeper
 from infrabench.machines.hosts.remote_shell import probe
 
@@ -75,11 +75,11 @@ class Runner:
         self.study, self.site, self.ready, self.stored, self.look = study, site, ready, stored, look
         self.sweeper = sweeper
         self.report = on_progress or (lambda progress: None)
-        self.server = site.hosts["server"]
         fleet = ready.fleet.deployments
         self.hosts = {name: preflight.watched_hosts(site, each) for name, each in fleet.items()}
         self.cgroups = {
-            name: {self.hosts[name]["server"].name: list(each.facts.get("cgroups", ()))} for name, each in fleet.items()
+            name: {each.targets["server"].host.name: list(each.facts.get("cgroups", ()))}
+            for name, each in fleet.items()
         }
         self.roles = {name: preflight.roles(site, each) for name, each in fleet.items()}
         self.code = known_codes(stored.session, stored.notes(CODE))[-1]
@@ -95,7 +95,7 @@ class Runner:
         every: dict[str, list[str]] = {}
         for host, paths in (part for each in self.cgroups.values() for part in each.items()):
             every[host] = sorted({*every.get(host, ()), *paths})
-        hosts = [host for own in (self.site.hosts, *self.hosts.values()) for host in own.values()]
+        hosts = [host for own in self.hosts.values() for host in own.values()]
         self.report(self.estimator.now())
         with watching(hosts, every) as monitor:
             left = blocks.select_unfinished(self.stored, self.study, self.ready.design)
@@ -110,8 +110,10 @@ class Runner:
     def one_block(self, block: Sequence[Trial], monitor: Monitor) -> None:
         """Run what is missing of a block, then repeat what was invalid."""
         records, most = self.stored.records, self.study.repeats
+        for check in self.site.checks:
+            check()
         self.ready.fleet.run_only(block[0].system)  # at the first block of a deployment all of them run
-        self.probe(block[0])
+        self.probe(block)
         self.ended_s = None
         self.run_trials([trial for trial in block if trial.id not in records], monitor)
         while due := blocks.repeats(block, records, most, self.ready.design):
@@ -164,17 +166,23 @@ class Runner:
         monitor = monitor.of(host.name for host in self.hosts[trial.system].values())
         return Bench(roles, monitor, cgroups, self.study.guards, self.site.private, orphans, turn)
 
-    def probe(self, first: Trial) -> None:
-        """Record how fast one core of the server hashes: a series over blocks shows drift, and corrects nothing."""
+    def probe(self, block: Sequence[Trial]) -> None:
+        """Record how fast one core of the server hashes, and of each machine that a system of `block` has for its own.
+
+        A series over blocks shows drift, and corrects nothing.
+        """
         if not self.study.probe_s:
             return
-        result = self.server.run(
-            (*probe("machines/hosts/probes/drift.py"), str(self.study.probe_s)), timeout_s=self.study.probe_s + 30
-        )
-        if not result.ok:
-            raise SiteError(f"the drift probe failed: {CommandFailed(result, self.server.name)}")
-        note = {"host": self.server.name, "started_s": result.started_s, "position": first.position}
-        self.stored.append_block_note(first.block, PROBE, note | json.loads(result.stdout))
+        argv = (*probe("machines/hosts/probes/drift.py"), str(self.study.probe_s))
+        systems = [self.ready.fleet.deployments[trial.system] for trial in block]
+        server = {"server": self.site.hosts["server"]}
+        hosts = {host.name: host for each in systems for host in (each.machines or server).values()}
+        results = parallel.run_all(lambda host: host.run(argv, timeout_s=self.study.probe_s + 30), hosts.values())
+        for name, result in zip(hosts, results, strict=True):
+            if not result.ok:
+                raise SiteError(f"the drift probe failed: {CommandFailed(result, name)}")
+            note = {"host": name, "started_s": result.started_s, "position": block[0].position}
+            self.stored.append_block_note(block[0].block, PROBE, note | json.loads(result.stdout))
 
     def look_and_add(self) -> list[Trial]:
         """Look at the widths, store the look, and return the trials of the blocks that are added for it."""

@@ -23,6 +23,7 @@ from typing import Any
 
 from infrabench import registry
 from infrabench.core import DesignError, LedgerError, Study, digest
+from infrabench.core.workloads import SCRIPTS
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.provenance import collect
@@ -82,7 +83,8 @@ class Module:
 def digests_of(parts: Mapping[str, Iterable[Definition]]) -> dict[str, str]:
     """Return the digest of everything that the roots of each part reach; each file is read once.
 
-    Raises `LedgerError` when a module has changed since this process loaded it: what runs is not what its file says.
+    Raises `LedgerError` when a module, or a script for hosts, has changed since this process loaded it: what runs is
+    not what its file says.
     """
     modules: dict[Path, Module] = {}
     found = {part: _digest(roots, modules) for part, roots in parts.items()}
@@ -118,14 +120,17 @@ def _digest(roots: Iterable[Definition], modules: dict[Path, Module]) -> str:
 def _check_loaded(paths: Collection[Path]) -> None:
     files = {str(path): path for path in paths}  # a process holds thousands of modules: no path is made of most
     now_s = time.time()  # on a machine whose clock is behind, files are of the future, and were not written just now
+    changed = [path for path in SCRIPTS.keys() & paths if SCRIPTS[path] != path.read_text(encoding="utf-8")]
     for name, module in list(sys.modules.items()):
-        path = files.get(getattr(module, "__file__", None) or "")
-        loaded_s = registry.LOADED_S.get(name.partition(".")[0], registry.STARTED_S)
-        if path is not None and loaded_s < path.stat().st_mtime <= now_s:
-            raise LedgerError(
-                f"{path} has changed since this process loaded it, so that nobody could say what made the next trial. "
-                "Start the command again; in a notebook, restart the kernel"
-            )
+        if (path := files.get(getattr(module, "__file__", None) or "")) is not None:
+            loaded_s = registry.LOADED_S.get(name.partition(".")[0], registry.STARTED_S)
+            about = path.stat()  # a package manager gives a new file the time of its archive, but not its ctime
+            changed += [path] if any(loaded_s < each <= now_s for each in (about.st_mtime, about.st_ctime)) else []
+    if changed:
+        raise LedgerError(
+            f"{changed[0]} has changed since this process loaded it, so that nobody could say what made the next "
+            "trial. Start the command again; in a notebook, restart the kernel"
+        )
 
 
 @lru_cache(maxsize=4096)

@@ -73,7 +73,7 @@ def store(
 ) -> dict[str, dict[str, Any]]:  # fmt: skip
     """Store what hosts, deployments, site and suite say, and return what hosts say, by name.
 
-    When a session goes on, they are compared with its start first.
+    When a session goes on, they are compared with its start first, also where that was cut short before its end.
 
     `tools` and `untested` are by system and workload: the tool's version, and what is said of one whose output no test
     has. `evidence`: system that could not run -> what it left to say; it becomes ``not-run.json``, line by line.
@@ -87,6 +87,7 @@ def store(
     hosts = [
         *site.hosts.values(),
         *(each.targets["server"].host for each in deployments.values() if "release" in each.facts),
+        *(host for each in deployments.values() for host in each.machines.values()),
     ]
     of_hosts = {name: of_host(host) for name, host in {each.name: each for each in hosts}.items()}
     found: dict[str, Any] = {**of_hosts}
@@ -107,10 +108,10 @@ def store(
         found["not-run"] = {name: text.splitlines() for name, text in evidence.items()}
     found = {name: redaction.deep(data, site.private) for name, data in found.items()}
     for name, now in found.items():
-        if number and name not in ("site", "not-run") and (folder / "provenance" / f"{name}.json").exists():
-            check_unchanged(name, read_provenance(folder, name), now)
+        if name not in ("site", "not-run") and (then := read_provenance(folder, name)):
+            check_unchanged(name, then, now)
     content = contents.redact(content, site.private)
-    begun = read_provenance(folder, CONTENTS) if number else {}
+    begun = read_provenance(folder, CONTENTS)
     check_contents(begun, content)
     if content != begun:
         found[CONTENTS] = content

@@ -23,10 +23,13 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def hold_clock_rate(host: Host, say: Callable[[str], None], settings: str = SETTINGS) -> Iterator[None]:
+def hold_clock_rate(
+    host: Host, say: Callable[[str], None], settings: str = SETTINGS
+) -> Iterator[Callable[[], None]]:  # fmt: skip
     """Hold the governor of `host` at `performance` and its turbo off inside, and `say` what was changed for that.
 
-    `settings` is the kernel's folder of them. A host that has none, such as most virtual machines, is left as it is.
+    What it yields raises `SiteError` when they are held no longer. `settings` is the kernel's folder of them. A host
+    that has none, such as most virtual machines, is left as it is.
     Raises `SiteError` where one is there and cannot be set; all of them are then as they were.
     """
     with host.stream((*probe("machines/hosts/probes/clock_rate.py"), settings)) as stream:
@@ -43,8 +46,21 @@ def hold_clock_rate(host: Host, say: Callable[[str], None], settings: str = SETT
                 "sudo: true; where the machine itself refuses it, leave hold_clock_rate out of the inventory"
             )
         say(f"{host.name}: {describe_held(answer['before'])}")
+
+        def check() -> None:
+            try:
+                stream.write_line("held?")
+                lost = ", ".join(json.loads(stream.read_line(ANSWER_S))["lost"])
+            except (OSError, EOFError, ValueError) as error:
+                lost = f"what held it is gone ({error})"
+            if lost:
+                raise SiteError(
+                    f"{host.name}: its clock rate is held no longer: {lost}. The trials of the last block may have "
+                    "been measured after that. Let nothing else set it, and run the session again to go on"
+                )
+
         try:
-            yield
+            yield check
         finally:
             with contextlib.suppress(OSError):  # a lost connection is told with the answer that does not come
                 stream.write_line("")

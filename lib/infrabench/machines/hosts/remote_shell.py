@@ -11,6 +11,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from importlib import resources
+from pathlib import Path
+
+from infrabench.core.workloads import script_command
 
 DECODE = 'eval "$(printf %b "$@")"'
 SUDO = "sudo -n -H -- "
@@ -51,7 +54,7 @@ def probe(path: str) -> tuple[str, ...]:
 
     `path` is written out in full where it is used: by that the code of a trial is known to include the program.
     """
-    return "python3", "-c", resources.files("infrabench").joinpath(path).read_text()
+    return script_command(Path(str(resources.files("infrabench"))) / path)
 
 
 def find_problem(output: bytes, errors: bytes) -> str:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address
@@ -160,14 +160,19 @@ def open_hosts(inventory: Inventory, machines: Mapping[str, Machine]) -> Iterato
 
 @contextmanager
 def hold_hosts(
-    inventory: Inventory, hosts: Mapping[str, SSHHost], say: Say, holder: claims.Holder | None
+    inventory: Inventory, hosts: Mapping[str, SSHHost], say: Say, holder: claims.Holder | None,
+    checks: list[Callable[[], None]],
 ) -> Iterator[None]:  # fmt: skip
-    """Claim open hosts of an inventory for a session inside, with their clock rate held where that is asked for."""
+    """Claim open hosts of an inventory for a session inside, with their clock rate held where that is asked for.
+
+    What tells whether it still is stands among the site's `checks` meanwhile.
+    """
     with ExitStack() as stack:
         if holder is not None:
             stack.enter_context(claims.claim_hosts(hosts.values(), holder))
             for host in hosts.values() if inventory.hold_clock_rate else ():
-                stack.enter_context(hold_clock_rate(host, say))
+                checks.append(check := stack.enter_context(hold_clock_rate(host, say)))
+                stack.callback(checks.remove, check)
         yield
 
 
@@ -178,6 +183,7 @@ class Teams:
     inventory: Inventory
     say: Say
     holder: claims.Holder | None = None
+    checks: list[Callable[[], None]] = field(default_factory=list)  # of the site
     taken: dict[str, str] = field(default_factory=dict)  # address -> system
 
     @contextmanager
@@ -204,7 +210,7 @@ class Teams:
         try:
             with open_hosts(self.inventory, named) as opened:
                 hosts = dict(zip(members, opened.values(), strict=True))
-                held = hold_hosts(self.inventory, opened, self.say, self.holder)
+                held = hold_hosts(self.inventory, opened, self.say, self.holder, self.checks)
                 with held, find_platforms().open_cluster(hosts, tools, self.say) as borrowed:
                     yield borrowed
         finally:

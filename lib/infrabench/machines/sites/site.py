@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -62,6 +62,7 @@ class OpenSite:
     storer: Callable[[str, int, bool, bool], AbstractContextManager[Machines]] | None = None
     private: Mapping[str, str] = field(default_factory=dict)
     versioner: Callable[[Site, str, str], AbstractContextManager[Site]] | None = None
+    checks: Sequence[Callable[[], None]] = ()
 
     def machines(self, name: str, tools: tuple[str, ...], workers: int = 2) -> AbstractContextManager[Machines]:
         """Return a context with hosts of its own for the system `name`; `NotRunnable` where the site has none."""
@@ -176,7 +177,8 @@ def _open_remote(inventory: Inventory, say: Say, holder: claims.Holder | None) -
     network = str(inventory.guest_network)
     with ExitStack() as stack:
         hosts = stack.enter_context(inventories.open_hosts(inventory, inventory.hosts))
-        stack.enter_context(inventories.hold_hosts(inventory, hosts, say, holder))
+        checks: list[Callable[[], None]] = []
+        stack.enter_context(inventories.hold_hosts(inventory, hosts, say, holder, checks))
         private = inventories.private(inventory)
         for host in hosts.values():
             own = host.run(probe("machines/hosts/probes/addresses.py"), timeout_s=10)
@@ -189,10 +191,10 @@ def _open_remote(inventory: Inventory, say: Say, holder: claims.Holder | None) -
             facts = {"guest_image": _upload_image(hosts["server"], facts["guest_image"], say)}
         if "client" in hosts:
             stack.enter_context(open_route(hosts["client"], hosts["server"], network, say))
-        teams = inventories.Teams(inventory, say, holder)
+        teams = inventories.Teams(inventory, say, holder, checks)
         store = partial(find_platforms().open_store, hosts["server"], hosts.get("client"))
         facts = {"guest_network": network, **facts}
-        yield OpenSite(inventory.name, "inventory", hosts, facts, teams.machines, store, private)
+        yield OpenSite(inventory.name, "inventory", hosts, facts, teams.machines, store, private, checks=checks)
 
 
 def _upload_image(host: Host, image: Mapping[str, str], say: Say) -> dict[str, str]:

@@ -13,7 +13,7 @@ from infrabench.experiment.campaign import checks, engine, slurm, summary
 from infrabench.experiment.campaign.file import Campaign, Slurm
 
 Written = Callable[[str], Campaign]
-OURS, OTHERS = "c_0b7e4c3a-1111-4222-8333-444455556666", "c2_0b7e4c3a-1111-4222-8333-444455556666"
+RUN = "_0b7e4c3a-1111-4222-8333-444455556666"
 PROGRAMS = {
     "sbatch": 'echo 7; for word in "$@"; do printf "%s\\n" "$word"; done >"$HERE/submitted"',
     "squeue": 'case "$*" in *%T*) echo "7|FAILED" ;; *) cat "$HERE/queue" ;; esac',
@@ -35,7 +35,8 @@ def cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         program.unlink(missing_ok=True)
         program.write_text(f"#!/bin/sh\n{text}\n")
         program.chmod(0o755)
-    (here / "queue").write_text(f"3 infrabench-{OURS}\n4 infrabench-{OTHERS}\n5 something else\n\n")
+    names = [f"{slurm.job_prefix(each)}{RUN}" for each in ("c", "c2")]
+    (here / "queue").write_text(f"3 {names[0]}\n4 {names[1]}\n5 something else\n\n")
     return here
 
 
@@ -56,7 +57,7 @@ def test_a_job_gets_whole_nodes_once_for_a_bounded_time(
     assert words[words.index("-C") + 1] == "big&fast"
     assert not [word for word in words if word == "--requeue" or word.startswith(("--mem", "--account", "-A"))]
     assert words[words.index("-t") + 1] == "31"  # minutes: a plan of seconds, three times, and half an hour
-    assert words[words.index("--job-name") + 1].startswith("infrabench-c_")
+    assert words[words.index("--job-name") + 1].startswith(f"{slurm.job_prefix('c')}_")
     # Slurm says that the job failed; it is not submitted again, and what is missing is named.
     assert (cluster / "cancelled").read_text() == "3\n"
     (entry,) = json.loads(summary.write(planned).read_text())["sessions"]

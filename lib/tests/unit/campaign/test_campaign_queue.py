@@ -1,9 +1,16 @@
-"""The lab's nodes for Slurm: what a set of them has, and folders that they share."""
+"""What a campaign cancels in Slurm; the lab's nodes for Slurm: what a set of them has, and folders that they share."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from infrabench.core import Result
+from infrabench.experiment.campaign import slurm
+from infrabench.ledger import catalogue
 from infrabench_platforms.lab import images, node_groups, nodes
 
 
@@ -22,3 +29,23 @@ def test_a_shared_folder_is_seen_where_it_is_and_can_be_written_to(tmp_path: Pat
     told = nodes._config(node, image, tmp_path, {"/opt/x": Path("/a")}, (), (Path("/work/here"),))
     assert "lxc.mount.entry = /work/here work/here none bind,create=dir 0 0\n" in told
     assert "lxc.mount.entry = /a opt/x none bind,ro,create=dir 0 0\n" in told
+
+
+def test_jobs_of_another_checkout_are_left_in_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefixes, queue, cancelled = list[str](), list[str](), list[str]()
+
+    class Queue:
+        def __init__(self, environment: object) -> None: ...
+
+        def run(self, argv: tuple[str, ...], **more: Any) -> Result:
+            cancelled.extend(argv[1:] if argv[0] == "scancel" else ())
+            return Result(argv, 0, "".join(queue).encode(), b"", 0.0, 0.0)
+
+    monkeypatch.setattr(slurm, "LocalHost", Queue)
+    for checkout in ("ours", "theirs"):
+        monkeypatch.setattr(catalogue, "home", lambda checkout=checkout: tmp_path / checkout)
+        for name in ("c", "c" * 38):
+            prefixes.append(slurm.job_prefix(name))
+            queue.append(f"{len(queue)} {prefixes[-1]}_0b7e4c3a-1111-4222-8333-444455556666\n")
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,50}", each) for each in prefixes)
+    assert (slurm.cancel("c"), cancelled) == (["2"], ["2"])

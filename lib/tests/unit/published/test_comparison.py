@@ -11,6 +11,7 @@ from infrabench.analysis.published.comparison import (
     AGREES_SIZE,
     DISAGREES,
     NOT_COMPARABLE,
+    ONE_RUN,
     against,
     agreement,
     begins,
@@ -169,28 +170,33 @@ def test_what_a_paper_did_not_measure_has_no_published_number() -> None:
 
 
 def test_without_a_stated_number_of_runs_theirs_counts_as_one() -> None:
+    opposite = compared(our_row("iperf3 throughput_bit_per_s tcp same-node", 0.985, half=0.013)).iloc[0]
+    assert (opposite["agreement"], opposite["reason"].startswith(ONE_RUN)) == (NOT_COMPARABLE, True)
     found = compared(our_row("iperf3 throughput_bit_per_s tcp same-node", 1.05)).iloc[0]
     assert found["published_n"] == "several (beberapa kali)"
     assert np.log(found["predicted_high"] / 1.05) == pytest.approx(np.sqrt(31) * np.log(1.01))
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "use", "word"),
+    ("ours", "theirs", "use", "n", "word"),
     [
-        ((0.98, 0.97, 0.99), (0.985, 0.985), "size", AGREES_SIZE),
-        ((0.98, 0.97, 0.99), (0.70, 0.971), "size", AGREES_SIZE),  # a range that reaches into the prediction
-        ((0.98, 0.97, 0.99), (0.70, 0.70), "size", AGREES_DIRECTION),
-        ((0.98, 0.97, 0.99), (0.985, 0.985), "direction", AGREES_DIRECTION),
-        ((1.02, 1.01, 1.03), (0.70, 0.70), "size", DISAGREES),
-        ((1.02, 1.01, 1.03), (0.70, 0.70), "direction", DISAGREES),
-        ((1.00, 0.99, 1.01), (0.70, 0.70), "size", DISAGREES),
-        ((1.00, 0.99, 1.01), (0.70, 0.70), "direction", NOT_COMPARABLE),
-        ((1.20, 1.10, 1.30), (1.9, 1.9), "size", AGREES_DIRECTION),
+        ((0.98, 0.97, 0.99), (0.985, 0.985), "size", 30, AGREES_SIZE),
+        ((0.98, 0.97, 0.99), (0.70, 0.971), "size", 30, AGREES_SIZE),  # a range that reaches into the prediction
+        ((0.98, 0.97, 0.99), (0.70, 0.70), "size", 30, AGREES_DIRECTION),
+        ((0.98, 0.97, 0.99), (0.985, 0.985), "direction", 30, AGREES_DIRECTION),
+        ((1.02, 1.01, 1.03), (0.70, 0.70), "size", 30, DISAGREES),
+        ((1.02, 1.01, 1.03), (0.70, 0.70), "direction", 30, DISAGREES),
+        ((1.00, 0.99, 1.01), (0.70, 0.70), "size", 30, DISAGREES),
+        ((1.00, 0.99, 1.01), (0.70, 0.70), "direction", 30, NOT_COMPARABLE),
+        ((1.20, 1.10, 1.30), (1.9, 1.9), "size", 30, AGREES_DIRECTION),
+        ((0.98, 0.97, 0.99), (1.01, 1.02), "size", 1, NOT_COMPARABLE),  # one run says the opposite
+        ((0.98, 0.97, 0.99), (0.999, 1.02), "size", 1, AGREES_SIZE),
+        ((0.98, 0.961, 0.999), (1.003, 1.003), "size", 30, AGREES_SIZE),  # another campaign of theirs may say so
     ],
 )
-def test_words(ours: tuple[float, float, float], theirs: tuple[float, float], use: str, word: str) -> None:
+def test_words(ours: tuple[float, float, float], theirs: tuple[float, float], use: str, n: int, word: str) -> None:
     row = SimpleNamespace(ratio=ours[0], ratio_low=ours[1], ratio_high=ours[2])
-    assert agreement(row, theirs, prediction(*ours, 30, 30), use) == word  # type: ignore[arg-type]
+    assert agreement(row, theirs, prediction(*ours, 30, n), use, n)[0] == word  # type: ignore[arg-type]
 
 
 def test_prediction_holds_a_second_campaign_in_95_percent() -> None:

@@ -21,8 +21,8 @@ QUOTING = {
     "infrabench_platforms/stores/node/guest.py", "infrabench_platforms/stores/node/inside.py",
 }  # fmt: skip
 SHOWING = {"infrabench/machines/sites/prepare/plan.py"}  # prints commands as people type them, and runs none
-# Parts of objects that are declared as constants, at the top of modules.
-DECLARED = {"infrabench_platforms/clusters/cni.py": {"test"}}
+# Parts of objects that are declared as constants, at the top of modules, and texts of our files that are read once.
+DECLARED = {"infrabench_platforms/clusters/cni.py": {"test"}, "infrabench/core/workloads.py": {"SCRIPTS[path]"}}
 
 
 def _name(path: Path) -> str:

@@ -15,8 +15,10 @@ from infrabench.stats.events import (
     BY_DIFFERENCE,
     BY_SHARES,
     CLUSTERED,
+    ELSEWHERE,
     FEW_BLOCKS,
     FRACTIONS,
+    NOTHING,
     clopper_pearson,
     judge_events,
 )
@@ -145,6 +147,15 @@ def test_the_narrow_interval_and_the_p_of_equivalence_agree(values: tuple[int, i
         inside = row["equivalence_low"] >= 0.9 and row["equivalence_high"] <= 1.1
         assert inside == (row["p_equivalence"] < 0.05)
         assert row["ratio_low"] < row["equivalence_low"] < row["ratio"] < row["equivalence_high"] < row["ratio_high"]
+
+
+def test_events_in_blocks_that_lack_one_of_the_two_are_told() -> None:
+    none = np.zeros((2, 10))
+    assert judge_events("count", none, None, 0.1, percent=False)["reason"] == NOTHING.format(most=0.3689)
+    none[:, 9] = 3, np.nan
+    row = judge_events("count", none, None, 0.1, percent=False)
+    assert row["reason"] == ELSEWHERE.format(n=9, count=3)
+    assert not row["inferred"]
 
 
 COUNT, SHARE, PERCENT = np.inf, 1.0, 100.0

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from infrabench import registry
-from infrabench.core import DeploySpec, Limits, NotRunnable, ProvisionError, SiteError, Target
+from infrabench.core import Deployment, DeploySpec, Limits, NotRunnable, ProvisionError, SiteError, Target
 from infrabench.machines.sites.site import OpenSite
 from infrabench.studies.runtimes import STUDY
 from infrabench_platforms.clusters.cluster import Cluster, Kubectl
-from infrabench_platforms.systems import _namespace, container_runtimes
+from infrabench_platforms.systems import _cni, _namespace, container_runtimes
+from tests.support import cluster_fakes
 from tests.support.cluster_fakes import Scripted
 
 MIB = 2**20
@@ -79,6 +82,21 @@ def test_a_class_asks_for_labels_of_a_node() -> None:
 
 
 # ------------------------------------------------------------------------------------------ no pod at all
+
+
+@pytest.mark.parametrize(("module", "system"), [(_cni, "flannel"), (container_runtimes, "containerd-runc")])
+@pytest.mark.parametrize("embedded", [True, False])
+def test_machines_of_an_inventory_are_those_that_are_measured(
+    monkeypatch: pytest.MonkeyPatch, module: Any, system: str, embedded: bool
+) -> None:
+    hosts = {role: Scripted(name=role) for role in ("control", "worker1")}
+    machines = replace(cluster_fakes.machines(*hosts.values()), embedded=embedded)
+    monkeypatch.setattr(module, "make_cluster", lambda *how, **more: Cluster(Kubectl(Scripted(), ("k",)), ("worker1",)))
+    monkeypatch.setattr(module, "_deploy_pods", lambda *how: Deployment(system, {}, {}))
+    site = OpenSite("own", "inventory", {}, {}, lambda *asked: nullcontext(machines))
+    spec = DeploySpec("s", Limits(), "198.18.64.10")
+    with registry.system(system).deploy(site, spec) as made:
+        assert made.machines == ({} if embedded else hosts)
 
 
 def unmade(low: str) -> None:

@@ -189,6 +189,7 @@ OTHER_RUNS: dict[tuple[str, str, str], list[tuple[str, str, str]]] = {  # worklo
         ('"mean_s": 0.0', '"mean_s": 0.9', "mean_s of copy must be from"),
         ('"best_s": 0.0', '"best_s": 0.9', "best_s of copy must be from"),
     ],
+    ("web-rate", "ok", "rate"): [('"delay_mean_s": 0.000', '"delay_mean_s": 0.001', "began requests 1.13 ms late on")],
     ("redis", "ok", "ready"): [("PONG", "NOAUTH Authentication required.", "the answer to PING must be PONG")],
     ("redis", "ok", "redis"): [
         ('"save": ', '"save": 3600 1', "host configuration save must be"),

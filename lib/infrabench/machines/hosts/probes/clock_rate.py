@@ -1,7 +1,7 @@
-"""Runs on a host, with nothing but its python3: holds the clock rate of its processors until a line comes on stdin.
+"""Runs on a host, with nothing but its python3: holds the clock rate of its processors until stdin has an empty line.
 
 Or its end, which comes when whoever started it ends or loses the connection. Each setting is then again what it was
-before, but for those that somebody else has changed meanwhile.
+before, but for those that somebody else has changed meanwhile. Any other line is a question: ``lost`` answers it.
 
 A governor that an administrator has fixed a rate with (`userspace`) holds it already, and is left alone.
 
@@ -56,6 +56,10 @@ def hold(folder, before, held):
     return None
 
 
+def find_lost(held):
+    return [path for path, value in held.items() if read(path) not in (None, value)]
+
+
 def give_back(before):
     return [path for path, (found, value) in before.items() if read(path) == value and not write(path, found)]
 
@@ -86,8 +90,9 @@ def main(folder):
             values.setdefault(os.path.basename(path), set()).add(found)
         answer(before={name: sorted(every) for name, every in values.items()}, failed=failed)
         if failed is None:
-            sys.stdin.readline()
-            lost = [path for path, value in held.items() if read(path) not in (None, value)]
+            while sys.stdin.readline().strip():
+                answer(lost=find_lost(held))
+            lost = find_lost(held)
     finally:
         try:
             ignore_ends()
