@@ -228,20 +228,39 @@ def test_starts_that_are_apart_are_not_together() -> None:
 # ------------------------------------------------------------------------------------------------ sums and single pods
 
 
-def test_sums_and_means_are_those_of_the_raw_reports() -> None:
-    capture = captured("pods-stream")
+def one_processor(late_s: float, seconds: float = 0.5) -> Capture:
+    """Return a run of four pods on one processor that moves 4 GB/s: the first has it for itself, others begin late."""
+    first, *rows, end = told("pods-stream")
+    for index, row in enumerate(rows):
+        begun_s, alone = first["go_s"] + row["offset_s"] + late_s * (index > 0), round(late_s / 0.01) * (index == 0)
+        report = json.loads(row["stdout"])
+        rounds = [0.01] * alone + [0.04] * math.ceil((seconds - late_s) / 0.04)
+        report |= {"repetitions": len(rounds), "begun_s": begun_s, "ended_s": begun_s + sum(rounds)}
+        for kernel, arrays in stream.ARRAYS_MOVED.items():
+            times = [took * arrays / 10 for took in rounds]
+            summary = {"mean_s": sum(times[1:]) / (len(times) - 1), "best_s": min(times[1:])}
+            report["kernels"][kernel] |= {"times_s": times, **summary}
+        row |= {"stdout": json.dumps(report), "end_s": report["ended_s"] + 0.01}
+    return retold("pods-stream", [first, *rows, end])
+
+
+def test_bandwidth_is_that_of_the_time_in_which_all_pods_work() -> None:
+    """A sum of rates over own times would say that a processor moves more the later some pods begin."""
+    for late_s in (0.0, 0.1, 0.2):
+        found = measured("pods-stream", one_processor(late_s))
+        for kernel in stream.ARRAYS_MOVED:
+            assert found[f"{kernel}_B_per_s"] == pytest.approx(4e9, rel=1e-4)
+            assert found[f"{kernel}_pod_B_per_s"] == pytest.approx(1e9, rel=1e-4)
+        assert found["begin_spread_s"] == pytest.approx(late_s, abs=1e-5)
+    said = refused("pods-stream", one_processor(0.4), NotAsClaimed)
+    assert said.startswith("said that all pods work 0.5 s together, but do for 0.0")
+
+
+def test_starts_are_compared_on_one_clock() -> None:
     rows = told("pods-stream")[1:-1]
-    reports = [json.loads(row["stdout"]) for row in rows]
-    found = measured("pods-stream", capture)
-    for kernel, arrays in stream.ARRAYS_MOVED.items():
-        rates = []
-        for report in reports:
-            times = report["kernels"][kernel]["times_s"][1:]
-            rates.append(arrays * 4_000_000 * len(times) / sum(times))
-        assert found[f"{kernel}_B_per_s"] == pytest.approx(sum(rates))
-        assert found[f"{kernel}_pod_B_per_s"] == pytest.approx(sum(rates) / 4)
+    found = measured("pods-stream", captured("pods-stream"))
     for metric, key in (("start_spread_s", "awake_s"), ("begin_spread_s", "begun_s")):
-        times = [report[key] - row["offset_s"] for report, row in zip(reports, rows, strict=True)]
+        times = [json.loads(row["stdout"])[key] - row["offset_s"] for row in rows]
         assert found[metric] == max(times) - min(times)
 
 
@@ -285,6 +304,7 @@ def in_pod(workload: str, row: int, old: str, new: str) -> Capture:
         ("pods-stream", '"started_s": 17', '"started_s": 16', "its times are not in order after the instant"),
         ("pods-stream", '"begun_s": 17', '"begun_s": 27', "its times are not in order after the instant"),
         ("pods-stream", '"ended_s": 17', '"ended_s": 27', "its times are not in order after the instant"),
+        ("pods-stream", '8000000, "times_s": [0', '8000000, "times_s": [9', "longer than from its begin to its end"),
         ("pods-stream", '"awake_s"', '"awake"', "awake_s is missing"),
         ("pods-stream", '"ended_s"', '"ended"', "ended_s is missing"),
         ("pods-sysbench-cpu", "Number of threads: 1", "Number of threads: 2", "number of threads must be 1"),
