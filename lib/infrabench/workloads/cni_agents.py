@@ -9,8 +9,9 @@ Metrics: ``agents_cpu_percent`` (of one processor) and ``agents_memory_B``, sums
 ``operator_cpu_percent`` and ``operator_memory_B`` where the CNI has an operator. A program may do nothing at all for
 seconds: a time of 0 is one. Memory is what is resident, the program's own text included; CPU time of the kernel's part
 (programs in the path of packets) is nobody's process and not in it. A cluster that was frozen while another was
-measured catches up first: `settle_s` is for that. What a program does so many seconds after it last did it, and more
-than `settle_s` and `seconds` together, is not seen then, however many blocks there are.
+measured catches up first: `settle_s` is for that. A program that systemd restarted less than a minute before (as after
+a lease that was lost in the frost) is not at rest: that trial is invalid. What a program does so many seconds after it
+last did it, and more than `settle_s` and `seconds` together, is not seen then, however many blocks there are.
 
 ``worker1`` and ``control`` name the units in their life cycles (``agents``).
 """
@@ -20,7 +21,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from infrabench.core import Capture, Measurements, NotRunnable, Param, Params, ParseError, Roles, Step, Steps
+from infrabench.core import (
+    Capture,
+    Measurements,
+    NotAsClaimed,
+    NotRunnable,
+    Param,
+    Params,
+    ParseError,
+    Roles,
+    Step,
+    Steps,
+)
 from infrabench.core.workloads import script_command
 from infrabench.workloads._parse import at, json_object, lower, positive, value, whole, within
 
@@ -33,6 +45,7 @@ VERSION = ("python3", "--version"), r"^Python (\S+)$"
 TOOL = "agents probe"
 PROBE = Path(__file__).with_name("_agents_probe.py")
 AROUND_S = 30.0
+YOUNG_S = 60.0  # how long a program that was restarted may take to start
 OF = {"worker1": "agents", "control": "operator"}  # role -> what its metrics are called by
 METRICS = {f"{who}_{what}": "quantity" for who in OF.values() for what in ("cpu_percent", "memory_B")}
 
@@ -66,6 +79,10 @@ def _read(capture: Capture, who: str) -> Measurements:
     seconds = float(capture.params["seconds"])
     within(TOOL, "time between both readings, s", elapsed_ns / 1e9, seconds, seconds + AROUND_S)
     most = elapsed_ns * positive(TOOL, "processors", value(TOOL, report, "processors"))
+    for name in agents:
+        age_s = value(TOOL, agents, name, "age_s")
+        if value(TOOL, agents, name, "restarts") and age_s < YOUNG_S:
+            raise NotAsClaimed(f"said that {name} is at rest, but it was restarted {age_s:.0f} s before")
     used = [within(TOOL, f"CPU time of {name}", value(TOOL, agents, name, "cpu_ns"), 0, most) for name in agents]
     resident = [positive(TOOL, f"memory of {name}", value(TOOL, agents, name, "resident_bytes")) for name in agents]
     return (

@@ -66,18 +66,25 @@ def read(output: str, params: Params) -> Mapping[str, Any]:
 
 def bandwidth(report: Mapping[str, Any], kernel: str) -> float:
     """Return bytes per second of `kernel` over all repetitions of a report but the first."""
+    moved, times = read_times(report, kernel)
+    return moved * (len(times) - 1) / math.fsum(times[1:])
+
+
+def read_times(report: Mapping[str, Any], kernel: str) -> tuple[float, list[float]]:
+    """Return the bytes that `kernel` moves in a repetition, and the time of each; they have to fit their mean."""
     array_bytes = value(TOOL, report, "array_bytes")
     moved = value(TOOL, report, "kernels", kernel, "bytes")
     equal(TOOL, f"bytes moved by {kernel}", moved, ARRAYS_MOVED[kernel] * array_bytes)
-    times = at(TOOL, report, "kernels", kernel, "times_s")
-    if not isinstance(times, list) or len(times) != at(TOOL, report, "repetitions"):
-        raise ParseError(TOOL, f"expected one time of {kernel} for each repetition", str(times))
+    listed = at(TOOL, report, "kernels", kernel, "times_s")
+    if not isinstance(listed, list) or len(listed) != at(TOOL, report, "repetitions"):
+        raise ParseError(TOOL, f"expected one time of {kernel} for each repetition", str(listed))
     path = ("kernels", kernel, "times_s")
-    counted = [positive(TOOL, kernel, value(TOOL, report, *path, index)) for index in range(1, len(times))]
+    times = [positive(TOOL, kernel, value(TOOL, report, *path, index)) for index in range(len(listed))]
     mean_s, best_s = (value(TOOL, report, "kernels", kernel, key) for key in ("mean_s", "best_s"))
-    within(TOOL, f"mean_s of {kernel}", mean_s * len(counted), *_about(math.fsum(counted), len(counted) * PRINTED_S))
-    within(TOOL, f"best_s of {kernel}", best_s, *_about(min(counted), PRINTED_S))
-    return moved * len(counted) / math.fsum(counted)
+    counted = len(times) - 1
+    within(TOOL, f"mean_s of {kernel}", mean_s * counted, *_about(math.fsum(times[1:]), counted * PRINTED_S))
+    within(TOOL, f"best_s of {kernel}", best_s, *_about(min(times[1:]), PRINTED_S))
+    return moved, times
 
 
 def _about(middle: float, off: float) -> tuple[float, float]:

@@ -5,8 +5,10 @@ beginning of every command), ``namespace``, ``node``, ``pod`` (a manifest; names
 to know the addresses), ``list`` (the file in it), ``logs`` (of the node's runtime, below /var/log), ``wait_s`` and
 ``wait_s_per_pod``. One JSON object is printed. Times are of this machine's clock, taken when the API said so.
 
-``ensure N``: exactly N pods stand, and answer, when it returns. ``create N``: the same, from none, and timed.
-``remove``: all go. ``evidence``: what there is to say when pods fail.
+``ensure N``: exactly N pods stand, and answer, when it returns. ``create N``: N pods are Ready, from none, and timed
+since the API told of the first of them. ``remove``: all go, timed since the API told that the first is to. ``calls``:
+what the kubelet has asked its runtime for, once all pods that stand answer. ``clock``: how far the conductor's clock is
+ahead of this machine's. ``evidence``: what there is to say when pods fail.
 """
 
 import json
@@ -33,6 +35,8 @@ until said=$(ib-pods hello -n "$1" --list "$0" 2>&1) || [ -z "$2" ]; do
 done
 echo "$said"
 """
+# Says that it is there, answers one line, and tells the next second as it begins: no `date` that pods have tells less.
+TICK = 'echo && read -r _ && echo && s=$(date +%s) && while [ "$(date +%s)" = "$s" ]; do :; done && date +%s'
 LONGEST = 160  # of a complaint: its end says most
 LAST = 3  # lines of a runtime's log
 COMPLAINT = re.compile(r"level=(?:warning|error|fatal)")  # as containerd and CRI-O begin a line
@@ -43,8 +47,9 @@ def main(config, verb, count):
     if verb == "evidence":
         sys.stdout.write(cluster.evidence())
         return
-    result = {"ensure": cluster.ensure, "create": cluster.create, "remove": cluster.remove}[verb](count)
-    sys.stdout.write(json.dumps({"verb": verb, **result}))
+    verbs = {"ensure": cluster.ensure, "create": cluster.create, "remove": cluster.remove}
+    verbs |= {"calls": cluster.calls, "clock": cluster.clock}
+    sys.stdout.write(json.dumps({"verb": verb, **verbs[verb](count)}))
 
 
 class Failed(Exception):
@@ -90,18 +95,30 @@ class Population:
     def create(self, count):
         if self.list_pods():
             raise Failed("pods stand already: a creation is timed from none", {})
-        before = self.operations(CREATE)
         begun_s, ready = self.create_pods(names(count))
-        after = self.operations(CREATE)
         pods = [{"name": name, "address": address(pod), "ready_s": at_s} for name, (at_s, pod) in sorted(ready.items())]
-        self.tell({each["name"]: each["address"] for each in pods})
-        return {
-            "count": count,
-            "begun_s": begun_s,
-            "done_s": max(each["ready_s"] for each in pods),
-            "pods": pods,
-            "cri": difference(before, after),
-        }
+        done_s = max(each["ready_s"] for each in pods)
+        return {"count": count, "begun_s": begun_s, "done_s": done_s, "pods": pods}
+
+    def calls(self, _):
+        found = self.list_pods()
+        if found:
+            self.tell({name: address(pod) for name, pod in found.items()})
+        return {"count": len(found), "cri": self.operations(CREATE)}
+
+    def clock(self, _):
+        argv = [*self.kubectl, "exec", "--stdin", self.config["conductor"], "--", "sh", "-c", TICK]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            process.stdout.readline()
+            asked_s = time.time()
+            process.stdin.write("\n")
+            process.stdin.flush()
+            process.stdout.readline()
+            round_trip_s = time.time() - asked_s
+            second, at_s = process.stdout.readline(), time.time()
+        if not second:
+            raise Failed("the conductor does not tell the time", {})
+        return {"offset_s": float(second) + round_trip_s / 2 - at_s, "round_trip_s": round_trip_s}
 
     def remove(self, _):
         found = self.list_pods()
@@ -113,16 +130,11 @@ class Population:
             done_s = max(at_s for at_s, _ in gone.values())
         after = self.operations(REMOVE)
         pods = [{"name": name, "gone_s": at_s} for name, (at_s, _) in sorted(gone.items())]
-        return {
-            "count": len(found),
-            "begun_s": begun_s,
-            "done_s": done_s,
-            "pods": pods,
-            "cri": difference(before, after),
-        }
+        cri = {name: {key: after[name][key] - before[name][key] for key in ("count", "seconds")} for name in before}
+        return {"count": len(found), "begun_s": begun_s, "done_s": done_s, "pods": pods, "cri": cri}
 
     def create_pods(self, wanted):
-        """Create pods; return when that began, and by name when each was first seen Ready, and as what."""
+        """Create pods; return when the first was there, and by name when each was first seen Ready, and as what."""
         manifests = []
         for name in wanted:
             pod = json.loads(json.dumps(self.config["pod"]))
@@ -131,9 +143,10 @@ class Population:
             manifests.append(pod)
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
         with Watch(self, len(wanted)) as watch:
-            begun_s = time.time()
             self.run("create", "--filename=-", stdin=text, timeout_s=ASK_S + len(wanted))
-            ready, left = watch.until(lambda kind, pod: kind != "DELETED" and is_well(pod), set(wanted))
+            begun_s, ready, left = watch.until(
+                is_new, lambda kind, pod: kind != "DELETED" and is_well(pod), set(wanted)
+            )
         if left:
             kinds = self.complaints(left)
             first = "; ".join(kind[0] for kind in kinds if kind)
@@ -144,12 +157,11 @@ class Population:
         return begun_s, ready
 
     def delete_pods(self, going):
-        """Remove pods; return when that began, and by name when each was gone."""
+        """Remove pods; return when the first was to go, and by name when each was gone."""
         with Watch(self, len(going)) as watch:
-            begun_s = time.time()
             argv = ("delete", "pods", "--wait=false", "--ignore-not-found", *sorted(going))
             self.run(*argv, timeout_s=ASK_S + len(going))
-            gone, left = watch.until(lambda kind, _: kind == "DELETED", set(going))
+            begun_s, gone, left = watch.until(is_going, lambda kind, _: kind == "DELETED", set(going))
         if left:
             # They are taken from the API at least: the next ones must be able to come.
             self.run("delete", "pods", "--force", "--grace-period=0", "--wait=false", *argv[3:4], *sorted(left))
@@ -191,7 +203,8 @@ class Population:
             label = re.escape(f'{{operation_type="{name}"}}')
             values = [re.search(rf"^{SERIES}_{kind}{label} (\S+)$", text, re.MULTILINE) for kind in ("count", "sum")]
             # A kubelet has no series before the first operation of its kind.
-            found[name] = [float(value.group(1)) if value else 0.0 for value in values]
+            count, seconds = (float(value.group(1)) if value else 0.0 for value in values)
+            found[name] = {"count": count, "seconds": seconds}
         return found
 
     def complaints(self, left):
@@ -268,9 +281,12 @@ class Watch:
             self.events.put((time.time(), line))
         self.events.put(None)
 
-    def until(self, true, awaited):
-        """Return, by name, when each of `awaited` first was so, with its pod, and the names that never were."""
-        found, deadline = {}, time.monotonic() + self.limit_s
+    def until(self, begins, true, awaited):
+        """Return when it began for the first of `awaited`, when each was first so, with its pod, and who never was.
+
+        None for the begin where the API did not tell it of each: then the watch came after it.
+        """
+        begun, found, deadline = {}, {}, time.monotonic() + self.limit_s
         while awaited - found.keys():
             try:
                 row = self.events.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -279,14 +295,27 @@ class Watch:
             if row is None:
                 raise Failed("the API ended its watch", {})
             at_s, event = row[0], json.loads(row[1])
-            name = event["object"].get("metadata", {}).get("name")
-            if name in awaited and name not in found and true(event["type"], event["object"]):
-                found[name] = (at_s, event["object"])
-        return found, awaited - found.keys()
+            kind, pod = event["type"], event["object"]
+            name = pod.get("metadata", {}).get("name")
+            if name in awaited and begins(kind, pod):
+                begun.setdefault(name, at_s)
+            if name in awaited and name not in found and true(kind, pod):
+                found[name] = (at_s, pod)
+        return min(begun.values()) if begun.keys() == awaited else None, found, awaited - found.keys()
 
 
 def names(count):
     return [f"pod-{number + 1:03d}" for number in range(count)]
+
+
+def is_new(kind, pod):
+    """Tell whether an event is that of a pod's creation: no kubelet has spoken of it yet."""
+    return kind == "ADDED" and "startTime" not in pod["status"]
+
+
+def is_going(kind, pod):
+    """Tell whether an event says that a pod is to go; a watch begins with those that are there, as added."""
+    return kind != "ADDED" and "deletionTimestamp" in pod["metadata"]
 
 
 def is_well(pod):
@@ -307,13 +336,6 @@ def stands(pod):
 
 def address(pod):
     return pod["status"]["podIP"]
-
-
-def difference(before, after):
-    return {
-        name: {"count": round(after[name][0] - before[name][0]), "seconds": after[name][1] - before[name][1]}
-        for name in before
-    }
 
 
 if __name__ == "__main__":

@@ -90,10 +90,7 @@ def pod(
 
 
 def service(pod: str) -> Manifest:
-    """Return a service that leads to one pod, with each of `PORTS` over TCP and UDP.
-
-    A client keeps its one connection for control and those for data on the same pod (affinity), whatever else matches.
-    """
+    """Return a service that leads to one pod, with each of `PORTS` over TCP and UDP."""
     listed = [
         {"name": f"{protocol.lower()}-{port}", "protocol": protocol, "port": port, "targetPort": port}
         for port in PORTS
@@ -101,7 +98,7 @@ def service(pod: str) -> Manifest:
     ]
     return {
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": pod, "namespace": NAMESPACE},
-        "spec": {"selector": {LABEL: pod}, "ports": listed, "sessionAffinity": "ClientIP"},
+        "spec": {"selector": {LABEL: pod}, "ports": listed},
     }  # fmt: skip
 
 

@@ -115,12 +115,14 @@ def test_times_at_the_runtime_are_those_of_its_own_log_for_the_same_pods(
         verb(targets, "remove")
         path = f"/var/log/infrabench/{name.partition('-')[0]}.log"
         begin = len(targets["worker1"].check(("cat", path), timeout_s=20))
-        made = verb(targets, "create", "4")
+        before = verb(targets, "calls")["cri"]
+        verb(targets, "create", "4")
+        after = verb(targets, "calls")["cri"]
         log = targets["worker1"].check(("cat", path), timeout_s=20)[begin:].decode()
         verb(targets, "remove")
     for operation, (first, last) in LOGS[name].items():
         own_s = _logged_s(log, first, last)
-        counted = made["cri"][operation]
+        counted = {key: after[operation][key] - before[operation][key] for key in ("count", "seconds")}
         with capsys.disabled():
             told = f"{name} {operation}: kubelet {counted['seconds']:.3f} s, its own log {own_s:.3f} s, of 4 pods"
             sys.stdout.write(f"\n{told}\n")
@@ -144,7 +146,7 @@ def _logged_s(log: str, first: str, last: str) -> float:
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_all_pods_start_at_once_and_the_sum_is_that_of_the_raw_record(
+def test_all_pods_start_at_once_and_bandwidth_is_that_of_the_raw_record(
     fleet: tuple[Site, dict[str, Deployment]], name: str
 ) -> None:
     site, made = fleet
@@ -165,8 +167,9 @@ def test_all_pods_start_at_once_and_the_sum_is_that_of_the_raw_record(
     for _, report in reports:
         copy = report["kernels"]["copy"]
         rates.append(copy["bytes"] * len(copy["times_s"][1:]) / sum(copy["times_s"][1:]))
-    assert found["copy_B_per_s"] == pytest.approx(sum(rates))
-    assert found["copy_pod_B_per_s"] == pytest.approx(sum(rates) / 10)
+    # Each pod's own rate is over a time of its own, in which not all of them work: their sum is somewhat higher.
+    assert 0.6 * sum(rates) < found["copy_B_per_s"] < 1.1 * sum(rates)
+    assert found["copy_pod_B_per_s"] == pytest.approx(found["copy_B_per_s"] / 10)
 
 
 def test_forty_pods_run_and_their_start_is_timed(fleet: tuple[Site, dict[str, Deployment]]) -> None:
@@ -174,7 +177,9 @@ def test_forty_pods_run_and_their_start_is_timed(fleet: tuple[Site, dict[str, De
     with thawed(made["crio-runc"]) as targets:
         if (targets["control"].pods or 0) < 40:
             pytest.skip(f"not run: {targets['control'].lifecycle['pods_reason'][0]}")
-        found = values(trial(site, made["crio-runc"], "pods-startup", pods=40, settle_s=0.2).record)
+        timed = trial(site, made["crio-runc"], "pods-startup", pods=40, settle_s=0.2)
+        assert abs(json.loads(timed.blobs["clock.stdout"])["offset_s"]) < 0.05  # nodes have this machine's clock
+        found = values(timed.record)
         assert 0 < found["first_instruction_s"] < found["all_ready_s"] < 60
         assert 2**18 < found["memory_B_per_pod"] < 2**27
         rates = values(trial(site, made["crio-runc"], "pods-netperf", pods=40, seconds=1).record)

@@ -12,12 +12,16 @@ from pathlib import Path
 import pytest
 
 from infrabench import registry
-from infrabench.core import Capture, NotRunnable, ParseError, Result, Target, default_params
+from infrabench.core import Capture, NotAsClaimed, NotRunnable, ParseError, Result, Target, default_params
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.workloads import cni_agents
 from infrabench.workloads._agents_probe import read
 
-SYSTEMCTL = "#!/bin/sh\nfor unit; do :; done\ncase $unit in gone) echo 0;; *) echo {};; esac\n"
+SYSTEMCTL = """#!/bin/sh
+for unit; do :; done
+case $unit in gone) echo MainPID=0;; *) echo MainPID={};; esac
+echo NRestarts=0
+"""
 
 
 def probe(folder: Path, *units: str, seconds: float = 0.0) -> subprocess.CompletedProcess[str]:
@@ -71,12 +75,15 @@ def test_a_program_that_does_not_run_is_named(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "not running: gone\n")
 
 
-def test_a_report_of_other_units_or_of_another_time_is_refused(tmp_path: Path) -> None:
+def test_a_report_of_other_units_another_time_or_of_a_restart_is_refused(tmp_path: Path) -> None:
     told = probe(tmp_path, "a").stdout
     with pytest.raises(ParseError, match="expected a, b"):
         cni_agents.parse(capture(told, "a", "b", seconds=0.0))
     with pytest.raises(ParseError, match="time between both readings"):
         cni_agents.parse(capture(told, "a", seconds=10.0))
+    assert len(cni_agents.parse(capture(told, "a", seconds=0.0))) == 2  # young, but nobody restarted it
+    with pytest.raises(NotAsClaimed, match=r"said that a is at rest, but it was restarted \d+ s before"):
+        cni_agents.parse(capture(told.replace('"restarts": 0', '"restarts": 1'), "a", seconds=0.0))
 
 
 def test_a_system_without_such_programs_is_left_out() -> None:
