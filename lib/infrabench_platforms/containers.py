@@ -86,6 +86,14 @@ until grep -qx "$want" "$check"; do
 done
 """
 
+# Whom no set confines may use every processor that is possible: of those, some may not be there.
+_CPUS = r"""
+own=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)
+cd /sys/devices/system/cpu
+[ "$own" != "$(cat possible)" ] || own=$(cat online)
+echo "$own"
+"""
+
 _CGROUP = """
 set -eu
 while IFS=: read -r _ controllers path; do
@@ -267,9 +275,8 @@ def verify_limits(target: Target, limits: Limits, system: str) -> dict[str, Any]
         facts = {"limits": limits}
     """
     found = read_limits(target)
-    wanted = {"memory_bytes": limits.memory_bytes, "nofile": limits.nofile}
-    if limits.cpus:
-        wanted["cpus"] = limits.cpus
+    cpus = choose_cpus(target.host, limits)
+    wanted = {"cpus": cpus, "memory_bytes": limits.memory_bytes, "nofile": limits.nofile}
     wrong = {key: (value, found[key]) for key, value in wanted.items() if found[key] != value}
     if wrong:
         differences = "; ".join(f"{key}: asked for {asked}, found {is_}" for key, (asked, is_) in wrong.items())
@@ -278,7 +285,7 @@ def verify_limits(target: Target, limits: Limits, system: str) -> dict[str, Any]
 
 
 def choose_cpus(host: Host, limits: Limits) -> str:
-    """Return the CPU list to set: the one asked for, or all that the host itself may use.
+    """Return the CPU list to set: the one asked for, or all that are there and that the host itself may use.
 
     ::
 
@@ -286,7 +293,7 @@ def choose_cpus(host: Host, limits: Limits) -> str:
     """
     if limits.cpus:
         return limits.cpus
-    return run_script(host, "sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status").strip()
+    return run_script(host, _CPUS).strip()
 
 
 def first_line(result: Result) -> str | None:

@@ -33,7 +33,7 @@ METRICS = dict.fromkeys((*START, "remove_s"), "time")
 
 
 def plan(params: Params, roles: Roles) -> tuple[Step, ...]:
-    """Return the probe's run and the removal of the instance, both on the host."""
+    """Return the probe's run and the removal of the instance, on the host, and the end of what both have written."""
     lifecycle = roles["server"].lifecycle
     if absent := [key for key in KEYS if key not in lifecycle]:
         raise DesignError(f"startup needs a life cycle, and this system gives no {', '.join(absent)}")
@@ -45,7 +45,10 @@ def plan(params: Params, roles: Roles) -> tuple[Step, ...]:
     argv = (*script_command(PROBE), json.dumps(order))
     return (
         Step("probe", "server", argv, timeout_s=params["limit_s"] + 60.0, host=True),
-        Step("remove", "server", lifecycle["remove"], phase="cleanup", host=True),
+        Step("remove", "server", lifecycle["remove"], host=True),
+        Step("gone", "server", lifecycle["remove"], phase="rescue", host=True),
+        # Hundreds of megabytes that were unpacked and deleted would be written while the next trial is measured.
+        Step("settle", "server", ("sync",), timeout_s=120.0, phase="cleanup", host=True),
     )
 
 

@@ -3,9 +3,9 @@
 ``users`` is ab's number of concurrent connections, ``requests`` the number of requests in all (at least one a user),
 each on a connection of its own (no keep-alive). Metrics: ``total_s``, ``requests_per_s``, percentiles of the time of
 a request ``latency_p50_s``, ``latency_p95_s``, ``latency_p99_s``, and ``failed_requests`` (failures and answers other
-than 2xx, each request once; with few of them a trial is still one, and they stand beside its rate). ab is not told to
-go on after a reset connection (``-r``): such a trial failed. ab itself uses one thread, so on a fast server it can be
-the limit.
+than 2xx, each request once; with few of them a trial is still one: the rate is that of the others, the times are those
+of all). ab is not told to go on after a reset connection (``-r``): such a trial failed. ab itself uses one thread, so
+on a fast server it can be the limit.
 
 Connections that have ended keep their port for a minute (TIME_WAIT). Where they fill the half of the ephemeral ports
 that Linux tries first, each new connection searches all of it, in the kernel and on ab's processor, and the rate falls
@@ -135,7 +135,7 @@ def parse(capture: Capture) -> Measurements:
         raise ParseError(TOOL, f"percentiles are not in order, or above the {total_s:g} s of all", output[-200:])
     return (
         *lower("s", total_s=total_s),
-        *higher("1/s", requests_per_s=rate),
+        *higher("1/s", requests_per_s=positive(TOOL, "the rate of whole pages", rate * (1 - failed / complete))),
         *lower("s", **{f"latency_p{percent}_s": latency_s[percent] for percent in PERCENTILES}),
         *lower("1", failed_requests=float(failed)),
     )

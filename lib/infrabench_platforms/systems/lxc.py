@@ -1,7 +1,7 @@
 """LXC: a system container made and entered by LXC's own tools; systemd is its init.
 
-The guest's root is a plain folder (LXC's default back end). A never started copy, unpacked once a session (in the lab
-once an image), is what throw-away instances are overlaid on (``lxc-copy --ephemeral`` does the same).
+The guest's root is a plain folder (LXC's default back end), and so is that of a throw-away instance: a copy of a never
+started one, which is unpacked once a session (in the lab once an image). LXD and Incus unpack theirs into a folder too.
 """
 
 from __future__ import annotations
@@ -73,15 +73,12 @@ for name; do
 done
 """
 
+# The removal is timed: whether there is something to remove is asked only where it failed.
+_REMOVE_SPARE = f'timeout 20 lxc-stop -P "$1" -n "$2" -k && exec rm -rf "$1/$2"\n{_REMOVE}'
+
 _COPY = 'set -eu; mkdir -p "$1/$3"; chmod 700 "$1/$3"; cp -a "$1/$2/rootfs" "$1/$3/rootfs"'
 
-_SPARE = """
-set -eu
-mkdir -p "$1/$2/delta"
-chmod 700 "$1/$2"
-sed "s|^lxc.rootfs.path = .*|lxc.rootfs.path = overlay:$1/$3/rootfs:$1/$2/delta|" "$1/$4" >"$1/$2/config"
-exec lxc-start -P "$1" -n "$2" -d
-"""
+_SPARE = f'{_COPY}; cp "$4" "$1/$3/config"; exec lxc-start -P "$1" -n "$3" -d'
 
 
 def supported(site: Site) -> str | None:
@@ -100,19 +97,18 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
             containers.run_script(host, _UNPACK, HOME, BASE, tar, image, timeout_s=containers.PROVISION_S)
             containers.run_script(host, _COPY, HOME, BASE, NAME, timeout_s=containers.PROVISION_S)
             cpus = containers.choose_cpus(host, spec.limits)
-            own = _config(site, spec, NAME, f"dir:{HOME}/{NAME}/rootfs", spec.address, cpus)
-            host.put(own.encode(), f"{HOME}/{NAME}/config")
-            spare = _config(site, spec, SPARE, "replaced", guest_bridge.spare_address(site), cpus)
-            host.put(spare.encode(), f"{HOME}/{NAME}/spare.config")
+            host.put(_config(site, spec, NAME, spec.address, cpus).encode(), f"{HOME}/{NAME}/config")
+            spare, spare_config = guest_bridge.spare_address(site), f"{HOME}/{NAME}/spare.config"
+            host.put(_config(site, spec, SPARE, spare, cpus).encode(), spare_config)
             containers.check_output(host, ("lxc-start", "-P", HOME, "-n", NAME, "-d"))
             containers.check_output(host, ("lxc-wait", "-P", HOME, "-n", NAME, "-s", "RUNNING", "-t", "20"))
             pid = int(containers.check_output(host, ("lxc-info", "-P", HOME, "-n", NAME, "-pH")))
             folders = containers.find_cgroups(host, pid, NAME)
             lifecycle = {
-                "create": ("sh", "-c", _SPARE, "sh", HOME, SPARE, BASE, f"{NAME}/spare.config"),
+                "create": ("sh", "-c", _SPARE, "sh", HOME, BASE, SPARE, spare_config),
                 "exec": _enter(SPARE),
-                "remove": ("sh", "-c", _REMOVE, "sh", HOME, SPARE),
-                "address": (guest_bridge.spare_address(site),),
+                "remove": ("sh", "-c", _REMOVE_SPARE, "sh", HOME, SPARE),
+                "address": (spare,),
             }
             target = Target("server", host, _enter(NAME), spec.address, lifecycle)
             limits = containers.verify_limits(target, spec.limits, "lxc")
@@ -139,13 +135,13 @@ def _enter(name: str) -> tuple[str, ...]:
     return ("lxc-attach", "-P", HOME, "-n", name, "--clear-env", "--set-var", f"PATH={containers.PATH}", "--")
 
 
-def _config(site: Site, spec: DeploySpec, name: str, root: str, address: str, cpus: str) -> str:
+def _config(site: Site, spec: DeploySpec, name: str, address: str, cpus: str) -> str:
     network = guest_bridge.guest_network(site)
     memory = spec.limits.memory_bytes
     return f"""\
 lxc.include = /usr/share/lxc/config/common.conf
 lxc.uts.name = {name}
-lxc.rootfs.path = {root}
+lxc.rootfs.path = dir:{HOME}/{name}/rootfs
 lxc.init.cmd = {containers.BOOT}
 lxc.apparmor.profile = unconfined
 lxc.cgroup.cpuset.cpus = {cpus}

@@ -7,6 +7,7 @@ its own client: the API's exec over web sockets cuts long output.
 from __future__ import annotations
 
 import io
+import json
 import logging
 import tarfile
 from collections.abc import Iterator, Mapping
@@ -25,21 +26,11 @@ POOL = "infrabench"
 IMAGE = "infrabench-guest-"  # then its hash
 OURS = "made by infrabench"
 READY_S = 30.0
-RAW = f"lxc.init.cmd = {containers.BOOT}"
 
 log = logging.getLogger(__name__)
 
-# $0: the client.
-_SPARE = """
-set -eu
-"$0" init "$1" "$2" --no-profiles --storage "$3" --config "limits.cpu=$4" --config "limits.memory=$5" \
-  --config "limits.kernel.nofile=$6" --config "raw.lxc=${11}" --config user.infrabench=spare >/dev/null
-"$0" config device add "$2" eth0 nic nictype=bridged "parent=$7" "hwaddr=${10}" name=eth0 >/dev/null
-"$0" start "$2"
-exec "$0" exec "$2" -T -n -- sh -c "ip link set eth0 up && ip addr add $8 dev eth0 && ip route add default via $9"
-"""
-
-_ADDRESS = "ip link set eth0 up && ip addr replace $0 dev eth0 && ip route replace default via $1"
+# $0: the client, which reads what the instance is to be from its input: YAML, and so JSON.
+_SPARE = 'printf %s "$3" | "$0" launch "$1" "$2" --no-profiles >/dev/null'
 
 # The removal is timed: whether there is something to remove is asked only where it failed.
 _REMOVE = """
@@ -100,13 +91,20 @@ class ContainerManager:
                 cpus = containers.choose_cpus(host, spec.limits)
                 # A bare number is read as a count of CPUs, a range as a set.
                 cpus = cpus if "-" in cpus or "," in cpus else f"{cpus}-{cpus}"
-                instance = _start(self, client, site, spec, alias, cpus)
+                instance = client.instances.create(
+                    {
+                        "name": self.instance,
+                        "type": "container",
+                        "source": {"type": "image", "alias": alias},
+                        "profiles": [],
+                        **_describe_instance(site, spec, spec.address, cpus),
+                    },
+                    wait=True,
+                )
+                instance.start(wait=True)
                 folders = containers.find_cgroups(host, instance.state().pid, self.instance)
                 lifecycle = _lifecycle(self, site, spec, alias, cpus)
                 target = Target("server", host, _enter(self, self.instance), spec.address, lifecycle)
-                network = guest_bridge.guest_network(site)
-                address = ("sh", "-c", _ADDRESS, f"{spec.address}/{network.prefixlen}", str(network[1]))
-                target.check(address, timeout_s=20)
                 limits = containers.verify_limits(target, spec.limits, self.name)
                 pause, resume = containers.make_freezer(host, folders)
                 facts = _facts(self, client, host, limits, folders, image)
@@ -200,37 +198,35 @@ def _image(of: ContainerManager, client: pylxd.Client, host: Host, tar: str, ima
         host.run(("rm", "-f", metadata), timeout_s=10)
 
 
-def _start(
-    of: ContainerManager, client: pylxd.Client, site: Site, spec: DeploySpec, alias: str, cpus: str
-) -> Any:  # fmt: skip
-    limits = spec.limits
+def _describe_instance(site: Site, spec: DeploySpec, address: str, cpus: str) -> dict[str, Any]:
+    """Return configuration and devices of an instance at this address, as the API and the client take them."""
+    limits, network = spec.limits, guest_bridge.guest_network(site)
     # Where the kernel does not show it inside, setting it would keep the instance from starting.
     settable = guest_bridge.listen_queue(site.hosts["server"]) == guest_bridge.SOMAXCONN
     sysctl = {"linux.sysctl.net.core.somaxconn": str(guest_bridge.SOMAXCONN)} if settable else {}
-    instance = client.instances.create(
-        {
-            "name": of.instance,
-            "type": "container",
-            "source": {"type": "image", "alias": alias},
-            "profiles": [],
-            "config": {
-                "limits.cpu": cpus,
-                "limits.memory": f"{limits.memory_bytes}B",
-                "limits.kernel.nofile": str(limits.nofile),
-                **sysctl,
-                "raw.lxc": RAW,
-                "user.infrabench": spec.session,
-                "boot.autostart": "false",
-            },
-            "devices": {
-                "root": {"type": "disk", "path": "/", "pool": POOL},
-                "eth0": {"type": "nic", "nictype": "bridged", "parent": guest_bridge.BRIDGE, "name": "eth0"},
+    raw = (
+        f"lxc.init.cmd = {containers.BOOT}",
+        f"lxc.net.0.ipv4.address = {address}/{network.prefixlen}",
+        f"lxc.net.0.ipv4.gateway = {network[1]}",
+    )
+    return {
+        "config": {
+            "limits.cpu": cpus,
+            "limits.memory": f"{limits.memory_bytes}B",
+            "limits.kernel.nofile": str(limits.nofile),
+            **sysctl,
+            "raw.lxc": "\n".join(raw),
+            "user.infrabench": spec.session,
+            "boot.autostart": "false",
+        },
+        "devices": {
+            "root": {"type": "disk", "path": "/", "pool": POOL},
+            "eth0": {
+                "type": "nic", "nictype": "bridged", "parent": guest_bridge.BRIDGE, "name": "eth0",
+                "hwaddr": guest_bridge.derive_mac(address),
             },
         },
-        wait=True,
-    )
-    instance.start(wait=True)
-    return instance
+    }  # fmt: skip
 
 
 def _enter(of: ContainerManager, name: str) -> tuple[str, ...]:
@@ -240,14 +236,10 @@ def _enter(of: ContainerManager, name: str) -> tuple[str, ...]:
 def _lifecycle(
     of: ContainerManager, site: Site, spec: DeploySpec, alias: str, cpus: str
 ) -> dict[str, tuple[str, ...]]:  # fmt: skip
-    network, address = guest_bridge.guest_network(site), guest_bridge.spare_address(site)
-    limits = spec.limits
-    arguments = (
-        alias, of.spare, POOL, cpus, f"{limits.memory_bytes}B", str(limits.nofile), guest_bridge.BRIDGE,
-        f"{address}/{network.prefixlen}", str(network[1]), guest_bridge.derive_mac(address), RAW,
-    )  # fmt: skip
+    address = guest_bridge.spare_address(site)
+    instance = json.dumps(_describe_instance(site, spec, address, cpus))
     return {
-        "create": ("sh", "-c", _SPARE, of.client, *arguments),
+        "create": ("sh", "-c", _SPARE, of.client, alias, of.spare, instance),
         "exec": _enter(of, of.spare),
         "remove": ("sh", "-c", _REMOVE, of.client, of.spare),
         "address": (address,),

@@ -18,6 +18,10 @@ HOME = "/run/infrabench/native"
 NEEDS = {"server": {"ip": "iproute2", "nsenter": "util-linux", "sysctl": "procps"}}
 ON_HOST = True
 PLAIN = {"storage": "the host's file system", "security": "none"}
+LAB = {
+    "runs_on": "the lab's server node (a system container on this kernel)",
+    "storage": "the node's overlay; in /var/tmp the machine's file system",
+}
 
 _UP = r"""
 set -eu
@@ -123,9 +127,8 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
             limits = containers.verify_limits(target, spec.limits, "native")
             groups = containers.run_script(host, _GROUPS, NAME).split()
             network = f"veth on bridge {guest_bridge.BRIDGE}, routed, own network namespace"
-            lab = "the lab's server node (a system container on this kernel)"
-            facts = {"runs_on": lab if site.kind == "lab" else "the host itself", "network": network, **PLAIN}
-            yield Deployment("native", {"server": target}, {**facts, "limits": limits, "cgroups": groups})
+            facts = {"runs_on": "the host itself", "network": network, **PLAIN, "limits": limits, "cgroups": groups}
+            yield Deployment("native", {"server": target}, facts | (LAB if site.kind == "lab" else {}))
         finally:
             remove(host)
 

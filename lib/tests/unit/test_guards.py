@@ -36,7 +36,9 @@ def test_a_quiet_trial_is_valid_and_its_conditions_are_kept():
 @pytest.mark.parametrize(
     ("after", "before", "said"),
     [
-        (sample(10, idle=19.0, steal=1.0), sample(0), "stolen by the hypervisor (share) 0.05 > 0.02"),
+        (sample(10, idle=10.0, user=9.0, steal=1.0), sample(0), "(share of what was used or stolen) 0.099 > 0.02"),
+        (sample(10, idle=990.0, user=9.5, steal=0.5), sample(0), "(share of what was used or stolen) 0.049 > 0.02"),
+        (sample(0.1, idle=0.1, user=0.08, steal=0.02), sample(0), "(share of what was used or stolen) 0.1 > 0.02"),
         (sample(10, idle=20.0), sample(0, load=9.0), "runnable tasks per CPU just before the trial 4.5 > 4"),
         (sample(10, idle=20.0), sample(0, load=20.0, own={"/c": 9}), "just before the trial 10 > 4"),
         (sample(10, idle=20.0), sample(0, load=9.0, own={"/other": 9}), "just before the trial 4.5 > 4"),
@@ -81,10 +83,10 @@ def test_rules_can_be_switched_off_one_by_one():
     assert [len(each) for each in judged(noisy, sample(0, load=99.0))[:2]] == [3, 1]
 
 
-def test_a_window_too_short_to_tell_is_shown_and_not_judged():
-    reasons, _, seen = judged(sample(0.1, idle=0.18, steal=0.02))
+def test_one_tick_of_steal_may_be_of_before_the_window():
+    reasons, _, seen = judged(sample(0.1, idle=0.1, user=0.09, steal=0.01))
     assert reasons == []
-    assert seen["h"]["steal_share"] == pytest.approx(0.1)
+    assert seen["h"]["steal_share"] == pytest.approx(0.05)
 
 
 def test_what_a_host_does_not_tell_is_null_and_not_judged():

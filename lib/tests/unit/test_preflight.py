@@ -62,3 +62,13 @@ def test_to_be_refused_is_an_answer_and_a_host_reaches_itself() -> None:
     client, server = Target("client", LocalHost("load")), Target("server", LocalHost("carrier"), address="127.0.0.1")
     assert preflight._cut_off(client, server, 1) is None  # nothing listens there
     assert preflight._cut_off(Target("client", server.host), Target("server", server.host, (), "192.0.2.1"), 1) is None
+
+
+def test_programs_of_servers_that_are_not_one_file_are_named() -> None:
+    def place(apache2: str) -> dict[str, Any]:
+        sums = {"apache2": apache2, "vsftpd": "5" * 64}
+        return {"targets": {"server": {"programs": {name: {"sha256": each} for name, each in sums.items()}}}}
+
+    systems = {"native": place("a" * 64), "docker": place("b" * 64), "lxc": place("b" * 64), "host": {"targets": {}}}
+    (sentence,) = preflight.compare_servers({"systems": systems})
+    assert sentence.startswith(f"apache2: sha256 {'a' * 12} in native, sha256 {'b' * 12} in docker, lxc: what differs")

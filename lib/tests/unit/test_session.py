@@ -27,7 +27,7 @@ from infrabench.core import (
     default_params,
 )
 from infrabench.experiment.design import design as designs
-from infrabench.experiment.execution import preflight, session
+from infrabench.experiment.execution import preflight, runner, session
 from infrabench.experiment.provenance import collect
 from infrabench.ledger import records
 from infrabench.ledger.session_folder import SessionFolder
@@ -283,6 +283,22 @@ def test_a_lost_host_ends_the_session_and_its_trial_is_aborted_for_good(tmp_path
     run(lethal, tmp_path / "s", fake_site(DyingHost("no such word")))
     assert records.read_trial(tmp_path / "s", bad.trial.id).state == "aborted"
     assert len(records.recorded(tmp_path / "s")) == 4
+
+
+def test_what_a_trial_could_not_remove_makes_the_rest_of_its_deployment_invalid(tmp_path, study, monkeypatch):
+    execute = runner.execute_turns
+
+    def leaving(trials, workload):
+        return [
+            replace(each, left=["it may still run"] * (trials[0][0].position == 2))
+            for each in execute(trials, workload)
+        ]
+
+    monkeypatch.setattr(runner, "execute_turns", leaving)
+    folder = run(replace(study, repeats=0), tmp_path / "s")
+    found = sorted(records.read_trials(folder), key=lambda each: each.trial.position)
+    assert [each.state for each in found] == ["ok"] * 3 + ["invalid"] * 9
+    assert {each.reason for each in found[3:]} == {"it may still run"}
 
 
 def test_a_missing_tool_is_found_before_the_first_trial(tmp_path, study, monkeypatch):

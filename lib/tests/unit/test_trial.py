@@ -36,7 +36,7 @@ def workload(tmp_path, *, prepare="true", measure="echo 7", rescue="echo evidenc
 
     def step(name, script, phase, role="server"):
         limit_s = 0.5 if script == SPOILT["timeout"] else 30.0
-        return Step(name, role, ("sh", "-c", script), timeout_s=limit_s, phase=phase)
+        return Step(name, role, ("sh", "-c", script), timeout_s=limit_s, phase=phase, host=phase == "rescue")
 
     log = tmp_path / "log"
     steps = [
@@ -87,6 +87,16 @@ def test_a_rescue_that_fails_is_noted_and_hinders_nothing(tmp_path):
     assert ran(log) == ["remove", "tidy"]
     assert finished.record.conditions["cleanup_failed"] == ["evidence"]
     assert finished.blobs["evidence.stderr"] == b"no such pod\n"
+    assert finished.left == ["base w: step evidence failed: what it made may still run"]
+
+
+def test_what_cleans_up_is_run_once_more_where_it_failed(tmp_path):
+    once = f"mkdir {tmp_path}/once 2>/dev/null && exit 1; true"
+    job, log = workload(tmp_path, measure=SPOILT["failed"], rescue=once)
+    finished = execute(trial(), job, bench())
+    assert [step["attempts"] for step in finished.record.steps] == [1, 1, 2, 1, 1]
+    assert ran(log) == ["evidence", "remove", "tidy"]
+    assert finished.left == []
 
 
 def test_a_rescue_that_knows_the_cause_says_it_beside_what_the_tool_said(tmp_path):

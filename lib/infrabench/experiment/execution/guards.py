@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from infrabench.core import Guards
 
 CLOCK_S = 0.5  # what the two clocks of a machine may differ by after a trial
-LEAST_TICKS = 100  # a window with fewer clock ticks resolves its CPU shares no better than 1 %: shown, not judged
 OWN = ", by the system itself"
 Sample = Mapping[str, Any]
 BUSY = ("user", "nice", "system", "irq", "softirq")
@@ -42,13 +41,15 @@ def judge(
     conditions: dict[str, dict[str, Any]] = {}
     for host in sorted(before):
         seen = conditions[host] = _conditions(before[host], after[host], cgroups.get(host, ()))
-        steal = seen["steal_share"] if seen["cpu_ticks"] is not None and seen["cpu_ticks"] >= LEAST_TICKS else None
+        steal = seen["steal_share"]
+        if steal:  # of the time that was wanted, whatever idles beside it; and less the one tick that may be of before
+            steal = (steal - 1 / seen["cpu_ticks"]) / (steal + seen["busy_share"])
         runnable, most = seen["runnable_per_cpu"], guards.runnable_per_cpu
         others = None if runnable is None else runnable - (seen["own_runnable_per_cpu"] or 0.0)
         crowds = others is not None and most is not None and others <= most
         thrashes = bool(seen["memory_limit_hits"])
         rules = (
-            ("CPU time stolen by the hypervisor (share)", steal, guards.steal_share, False),
+            ("CPU time stolen by the hypervisor (share of what was used or stolen)", steal, guards.steal_share, False),
             ("throttled cgroup periods", seen["throttled_periods"], guards.throttled_periods, True),
             ("runnable tasks per CPU just before the trial", runnable, most, crowds),
             ("time with all tasks waiting for memory (share)", seen["memory_full_share"], guards.memory_full_share,

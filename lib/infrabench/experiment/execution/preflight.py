@@ -135,6 +135,19 @@ def compare_tools(versions: Mapping[str, Mapping[str, str]]) -> list[str]:
     return found
 
 
+def compare_servers(content: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each program that is not one file on the servers of all systems: `collect_contents`' sums.
+
+    Versions are of what measures, which may be a client alone.
+    """
+    servers = {system: parts["targets"].get("server", {}) for system, parts in content["systems"].items()}
+    sums = {
+        system: {name: f"sha256 {each['sha256'][:12]}" for name, each in place.get("programs", {}).items()}
+        for system, place in servers.items()
+    }
+    return compare_tools(sums)
+
+
 def describe_speed(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return a sentence for each setting of hosts that lets the speed of their processors or memory wander.
 

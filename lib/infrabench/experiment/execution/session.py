@@ -207,12 +207,12 @@ def carry_out(
                 for system, tools in untested.items():
                     for name, sentence in tools.items():
                         log.warning("%s on %s: %s", name, system, sentence)
-                for sentence in preflight.compare_tools(ready.tools):
-                    log.warning("%s", sentence)
                 roles = {name: preflight.roles(site, each) for name, each in fleet.deployments.items()}
                 content = contents.collect_contents(
                     site, fleet.deployments, roles, contents.tools_by_role(ready.workloads)
                 )
+                for sentence in (*preflight.compare_tools(ready.tools), *preflight.compare_servers(content)):
+                    log.warning("%s", sentence)
                 hosts = collect.store(
                     stored, site, fleet.deployments, ready.tools, untested, fleet.evidence, suite, content
                 )

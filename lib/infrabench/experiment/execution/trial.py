@@ -68,11 +68,15 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A record, its raw files by name, and the error that ends the session (a lost host), if any."""
+    """A record, its raw files by name, and the error that ends the session (a lost host), if any.
+
+    `left` says what on the host could not be removed: it is not frozen with its system, and would run beside the rest.
+    """
 
     record: TrialRecord
     blobs: Mapping[str, bytes]
     fatal: SiteError | None = None
+    left: Sequence[str] = ()
 
 
 def execute(trial: Trial, workload: Workload, bench: Bench) -> Finished:
@@ -287,7 +291,12 @@ class _Run:
             steps=tuple(self.steps), measurements=tuple(measurements), conditions=conditions,
             ended_utc=_utc(time.time()),
         )  # fmt: skip
-        return Finished(record, self._blobs(), self.fatal)
+        left = [
+            f"{self.trial.system} {self.trial.workload}: step {step.name} failed: what it made may still run"
+            for step in self.planned
+            if step.phase == "rescue" and step.host and step.name in self.unclean
+        ]
+        return Finished(record, self._blobs(), self.fatal, left)
 
     def judge_clock(self, conditions: dict[str, Any]) -> None:
         """Make a trial invalid in which this machine's clock was set, or the machine slept.
@@ -319,7 +328,10 @@ class _Run:
 def _until_ok(target: Target, step: Step) -> tuple[Result, int]:
     result = target.run(step.argv, timeout_s=step.timeout_s, stdin=step.stdin)
     if step.until_ok_s is None:
-        return result, 1
+        if result.ok or step.phase not in ("rescue", "cleanup"):
+            return result, 1
+        # What stays would disturb all that follows, and a daemon may only have been busy.
+        return target.run(step.argv, timeout_s=step.timeout_s, stdin=step.stdin), 2
     first, pause, attempts = time.monotonic() - result.duration_s, POLL_S[0], 1
     while not result.ok and (left := first + step.until_ok_s - time.monotonic()) > 0:
         time.sleep(min(pause, left))

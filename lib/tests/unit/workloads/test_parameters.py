@@ -88,13 +88,21 @@ def test_a_server_with_an_ipv6_address_is_asked_and_its_output_read() -> None:
         (200, {"length": 20, "other": 18}, 20),  # two pages were cut off
         (200, {"length": 0, "other": 18}, 18),
         (200, {"length": 18, "other": 18, "connect": 2, "exceptions": 1}, 21),
-        (200, {"length": 200, "other": 200, "connect": 2}, 200),
+        (200, {"length": 199, "other": 199, "connect": 0}, 199),
         (200, {"length": 1, "other": 0, "lines": "Write errors:           1\n"}, 1),
         (200, {"length": 0, "other": 0}, 0),
     ],
 )
-def test_a_request_that_failed_is_counted_once(requests: int, kinds: dict[str, Any], failed: int) -> None:
-    assert measured("web", answers(requests, **kinds))["failed_requests"] == failed
+def test_a_request_that_failed_is_counted_once_and_not_in_the_rate(
+    requests: int, kinds: dict[str, Any], failed: int
+) -> None:
+    found, whole = measured("web", answers(requests, **kinds)), measured("web", answers(requests, length=0, other=0))
+    assert found["failed_requests"] == failed
+    assert found["requests_per_s"] == pytest.approx(whole["requests_per_s"] * (requests - failed) / requests)
+
+
+def test_a_trial_in_which_every_request_failed_has_no_rate() -> None:
+    assert "rate of whole pages" in refused("web", answers(200, length=200, other=200, connect=2))
 
 
 # ------------------------------------------------------------------------------------------------------------ sysbench
@@ -123,6 +131,13 @@ def test_a_request_that_failed_is_counted_once(requests: int, kinds: dict[str, A
 def test_another_run_of_sysbench_is_refused(seconds: int, changes: list[tuple[str, str]], said: str) -> None:
     capture = captured("sysbench-cpu", seconds=seconds)
     assert said in refused("sysbench-cpu", replaced(capture, "sysbench", *changes))
+
+
+def test_a_short_run_of_sysbench_may_start_as_late_as_a_longer_one() -> None:
+    capture = captured("sysbench-cpu", "fixed-events")
+    late, later = (replaced(capture, "sysbench", ("0.1678s", total)) for total in ("0.1300s", "0.1100s"))
+    assert measured("sysbench-cpu", late)["events_per_s"] == 2958.66
+    assert "500 events in 0.11 s are not 2958.66 per second" in refused("sysbench-cpu", later)
 
 
 def test_remarks_of_fio_may_stand_before_its_report() -> None:

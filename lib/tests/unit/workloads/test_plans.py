@@ -20,7 +20,7 @@ LIFECYCLE = {
     "create": ("make", "it"), "exec": ("enter",), "remove": ("unmake",), "address": ("198.18.64.9",), **STORE,
 }  # fmt: skip
 # More is measured than one command: a population goes and is made again; files are written, dropped and read.
-OF_SEVERAL_STEPS = {"cni-agents", "pods-startup", "fio-4k", "file-copy", "oltp", "integrity"}
+OF_SEVERAL_STEPS = {"startup", "cni-agents", "pods-startup", "fio-4k", "file-copy", "oltp", "integrity"}
 
 
 def roles() -> dict[str, Target]:
@@ -186,6 +186,15 @@ def test_parameters_reach_the_tools() -> None:
     assert "LATENCY" not in tool("netperf", test="TCP_STREAM")
     postal = next(step for step in planned("mail", max_kib=64) if step.name == "postal").argv
     assert postal[postal.index("-m") + 1] == "64"
+
+
+def test_startup_measures_a_removal_makes_sure_of_it_and_waits_for_what_was_written() -> None:
+    steps = [(step.name, step.phase, step.argv) for step in planned("startup")][1:]
+    assert steps == [
+        ("remove", "measure", LIFECYCLE["remove"]), ("gone", "rescue", LIFECYCLE["remove"]),
+        ("settle", "cleanup", ("sync",)),
+    ]  # fmt: skip
+    assert all(step.host for step in planned("startup"))
 
 
 def test_startup_says_that_there_is_no_life_cycle() -> None:
