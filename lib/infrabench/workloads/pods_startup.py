@@ -73,7 +73,7 @@ def parse(capture: Capture) -> Measurements:
     removal, creation = _verb(capture, "teardown", "remove", "gone_s"), _verb(capture, "create", "create", "ready_s")
     begun_s, ready = value(TOOL, creation, "begun_s"), _times(creation, "ready_s")
     first = _first_instructions(capture, begun_s, ready)
-    made = _made(capture, creation)
+    made = _operations(capture, creation)
     calls = {name: _operation(made, operation, pods, exact=True) / pods for name, operation in CRI.items()}
     times = {
         "first_instruction_s": math.fsum(first.values()) / pods - begun_s,
@@ -122,7 +122,7 @@ def _times(said: Mapping[str, Any], key: str) -> Mapping[str, float]:
     return found
 
 
-def _made(capture: Capture, creation: Mapping[str, Any]) -> Any:
+def _operations(capture: Capture, creation: Mapping[str, Any]) -> Any:
     """Return count and seconds of each operation while pods were made; older sessions have them with the creation."""
     if "calls-before" not in capture.steps:
         return at(TOOL, creation, "cri")

@@ -81,9 +81,15 @@ def test_a_report_of_other_units_another_time_or_of_a_restart_is_refused(tmp_pat
         cni_agents.parse(capture(told, "a", "b", seconds=0.0))
     with pytest.raises(ParseError, match="time between both readings"):
         cni_agents.parse(capture(told, "a", seconds=10.0))
-    assert len(cni_agents.parse(capture(told, "a", seconds=0.0))) == 2  # young, but nobody restarted it
-    with pytest.raises(NotAsClaimed, match=r"said that a is at rest, but it was restarted \d+ s before"):
-        cni_agents.parse(capture(told.replace('"restarts": 0', '"restarts": 1'), "a", seconds=0.0))
+    report = json.loads(told)
+    for restarts, age_s, good in ((0, 1.0, True), (1, 59.0, False), (1, 61.0, True)):
+        report["agents"]["a"] |= {"restarts": restarts, "age_s": age_s, "cpu_ns": 0}
+        given = capture(json.dumps(report), "a", seconds=0.0)
+        if good:
+            assert len(cni_agents.parse(given)) == 2
+        else:
+            with pytest.raises(NotAsClaimed, match="said that a is at rest, but it was restarted 59 s before"):
+                cni_agents.parse(given)
 
 
 def test_a_system_without_such_programs_is_left_out() -> None:
