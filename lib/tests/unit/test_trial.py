@@ -87,7 +87,9 @@ def test_a_rescue_that_fails_is_noted_and_hinders_nothing(tmp_path):
     assert ran(log) == ["remove", "tidy"]
     assert finished.record.conditions["cleanup_failed"] == ["evidence"]
     assert finished.blobs["evidence.stderr"] == b"no such pod\n"
-    assert finished.left == ["base w: step evidence failed: what it made may still run"]
+    (said, is_removed), = finished.left.items()
+    assert said == "base w: step evidence failed: what it made may still run"
+    assert not is_removed()
 
 
 def test_what_cleans_up_is_run_once_more_where_it_failed(tmp_path):
@@ -96,7 +98,7 @@ def test_what_cleans_up_is_run_once_more_where_it_failed(tmp_path):
     finished = execute(trial(), job, bench())
     assert [step["attempts"] for step in finished.record.steps] == [1, 1, 2, 1, 1]
     assert ran(log) == ["evidence", "remove", "tidy"]
-    assert finished.left == []
+    assert finished.left == {}
 
 
 def test_a_rescue_that_knows_the_cause_says_it_beside_what_the_tool_said(tmp_path):

@@ -88,7 +88,7 @@ class Runner:
             if trial.id in stored.records:
                 self.estimator.add(stored.records[trial.id])
         self.estimator.left_s = self.left_s()
-        self.left: list[str] = []  # what trials of this deployment could not remove: the next one begins without it
+        self.left: dict[str, Callable[[], bool]] = {}  # what trials of this deployment could not remove
         self.ended_s: float | None = None  # when the last trial of the block ended, by the clock that goes on in sleep
 
     def one_deployment(self) -> None:
@@ -128,6 +128,7 @@ class Runner:
             begin, workload = time.monotonic(), self.ready.workloads[turns[0].workload]
             targets = [target.host for trial in turns for target in self.roles[trial.system].values()]
             self.ready.fleet.run_only(turns[0].system)
+            self.left = {name: is_gone for name, is_gone in self.left.items() if not is_gone()}
             orphans = [*end_orphans(self.site, self.sweeper, targets), *self.left]
             finished = execute_turns([(trial, self.bench(trial, monitor, orphans)) for trial in turns], workload)
             code = trial_code(self.stored.session, self.code, turns[0].workload)
@@ -135,7 +136,7 @@ class Runner:
             for each in finished:
                 self.stored.append_trial(replace(each.record, code=code), each.blobs)
                 self.report(self.estimator.add(each.record, seconds))
-                self.left += each.left
+                self.left |= each.left
             fatal = next((each.fatal for each in finished if each.fatal is not None), None)
             if fatal is not None:
                 self.append_look(Look(0, {}, True, "error"), [])

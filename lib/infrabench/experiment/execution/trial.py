@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from infrabench.core import (
@@ -70,13 +71,14 @@ class Bench:
 class Finished:
     """A record, its raw files by name, and the error that ends the session (a lost host), if any.
 
-    `left` says what on the host could not be removed: it is not frozen with its system, and would run beside the rest.
+    `left` says what on the host could not be removed, each with what tries it once more and tells whether it is gone:
+    it is not frozen with its system, and would run beside the rest.
     """
 
     record: TrialRecord
     blobs: Mapping[str, bytes]
     fatal: SiteError | None = None
-    left: Sequence[str] = ()
+    left: Mapping[str, Callable[[], bool]] = field(default_factory=dict)
 
 
 def execute(trial: Trial, workload: Workload, bench: Bench) -> Finished:
@@ -291,11 +293,12 @@ class _Run:
             steps=tuple(self.steps), measurements=tuple(measurements), conditions=conditions,
             ended_utc=_utc(time.time()),
         )  # fmt: skip
-        left = [
-            f"{self.trial.system} {self.trial.workload}: step {step.name} failed: what it made may still run"
+        left = {
+            f"{self.trial.system} {self.trial.workload}: step {step.name} failed: what it made may still run":
+            partial(_is_removed, Target(step.role, self.bench.roles[step.role].host), step)
             for step in self.planned
             if step.phase == "rescue" and step.host and step.name in self.unclean
-        ]
+        }  # fmt: skip
         return Finished(record, self._blobs(), self.fatal, left)
 
     def judge_clock(self, conditions: dict[str, Any]) -> None:
@@ -323,6 +326,10 @@ class _Run:
             rows = [row for before, after in self.windows for row in (before[host], *after[host])]
             blobs[f"monitor-{host}.jsonl"] = "".join(json.dumps(r, separators=(",", ":")) + "\n" for r in rows).encode()
         return blobs
+
+
+def _is_removed(target: Target, step: Step) -> bool:
+    return target.run(step.argv, timeout_s=step.timeout_s, stdin=step.stdin).ok
 
 
 def _until_ok(target: Target, step: Step) -> tuple[Result, int]:
