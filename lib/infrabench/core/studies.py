@@ -84,7 +84,8 @@ class Stopping:
 class Guards:
     """Rules that make a trial invalid, or failed, without looking at its metric; None switches a rule off."""
 
-    steal_share: float | None = 0.02  # stolen by the hypervisor: share of the host's CPU time that was used or stolen
+    # Stolen by the hypervisor: share of the host's CPU time that was used or stolen, of one processor's at the least.
+    steal_share: float | None = 0.02
     throttled_periods: int | None = 0  # throttled cgroup periods of the target
     # Runnable tasks per CPU just before the trial. Not the load average: that remembers the study's own last trial.
     runnable_per_cpu: float | None = 4.0

@@ -36,9 +36,9 @@ def test_a_quiet_trial_is_valid_and_its_conditions_are_kept():
 @pytest.mark.parametrize(
     ("after", "before", "said"),
     [
-        (sample(10, idle=10.0, user=9.0, steal=1.0), sample(0), "(share of what was used or stolen) 0.099 > 0.02"),
-        (sample(10, idle=990.0, user=9.5, steal=0.5), sample(0), "(share of what was used or stolen) 0.049 > 0.02"),
-        (sample(0.1, idle=0.1, user=0.08, steal=0.02), sample(0), "(share of what was used or stolen) 0.1 > 0.02"),
+        (sample(10, idle=10.0, user=9.0, steal=1.0), sample(0), "(share of what was wanted) 0.099 > 0.02"),
+        (sample(10, idle=990.0, user=9.5, steal=0.5), sample(0), "(share of what was wanted) 0.049 > 0.02"),
+        (sample(0.1, idle=0.1, user=0.08, steal=0.02), sample(0), "(share of what was wanted) 0.1 > 0.02"),
         (sample(10, idle=20.0), sample(0, load=9.0), "runnable tasks per CPU just before the trial 4.5 > 4"),
         (sample(10, idle=20.0), sample(0, load=20.0, own={"/c": 9}), "just before the trial 10 > 4"),
         (sample(10, idle=20.0), sample(0, load=9.0, own={"/other": 9}), "just before the trial 4.5 > 4"),
@@ -81,6 +81,13 @@ def test_rules_can_be_switched_off_one_by_one():
     off = Guards(steal_share=None, throttled_periods=None, runnable_per_cpu=None, memory_full_share=None)
     assert judged(noisy, sample(0, load=99.0), off)[:2] == ([], [])
     assert [len(each) for each in judged(noisy, sample(0, load=99.0))[:2]] == [3, 1]
+
+
+def test_little_steal_is_judged_as_a_share_of_one_processor_where_less_was_wanted():
+    reasons, _, _ = judged(sample(10, idle=19.6, user=0.3, steal=0.1))
+    assert reasons == []
+    reasons, _, _ = judged(sample(10, idle=19.3, user=0.4, steal=0.3))
+    assert reasons == ["h: CPU time stolen by the hypervisor (share of what was wanted) 0.029 > 0.02"]
 
 
 def test_one_tick_of_steal_may_be_of_before_the_window():

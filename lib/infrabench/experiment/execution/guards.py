@@ -42,14 +42,17 @@ def judge(
     for host in sorted(before):
         seen = conditions[host] = _conditions(before[host], after[host], cgroups.get(host, ()))
         steal = seen["steal_share"]
-        if steal:  # of the time that was wanted, whatever idles beside it; and less the one tick that may be of before
-            steal = (steal - 1 / seen["cpu_ticks"]) / (steal + seen["busy_share"])
+        if steal:
+            # Of the time that was wanted, whatever idles beside it, but of one processor at the least, so that little
+            # is not much of nearly nothing; and less the one tick that may be of before.
+            one = seen["window_s"] / (seen["cpu_ticks"] * after[host]["cpu"]["tick_s"])
+            steal = (steal - 1 / seen["cpu_ticks"]) / max(steal + seen["busy_share"], one)
         runnable, most = seen["runnable_per_cpu"], guards.runnable_per_cpu
         others = None if runnable is None else runnable - (seen["own_runnable_per_cpu"] or 0.0)
         crowds = others is not None and most is not None and others <= most
         thrashes = bool(seen["memory_limit_hits"])
         rules = (
-            ("CPU time stolen by the hypervisor (share of what was used or stolen)", steal, guards.steal_share, False),
+            ("CPU time stolen by the hypervisor (share of what was wanted)", steal, guards.steal_share, False),
             ("throttled cgroup periods", seen["throttled_periods"], guards.throttled_periods, True),
             ("runnable tasks per CPU just before the trial", runnable, most, crowds),
             ("time with all tasks waiting for memory (share)", seen["memory_full_share"], guards.memory_full_share,
