@@ -64,9 +64,7 @@ def compare(folder: Path) -> RawOutputCheck:
         if new and not is_of_now(trial.workload, then.code):
             learnt.update((trial.workload, metric) for metric in new)
             now = replace(now, measurements=tuple(each for each in now.measurements if each.metric in metrics))
-        # A parser that has come to read what guards had spoken against too changes no value: they do so alone then.
-        lost = then.state == "unparsable" and now.state == "invalid"
-        if (then.measurements, then.state) != (now.measurements, now.state) and not lost:
+        if (then.measurements, then.state) != (now.measurements, now.state):
             where = f"trial {trial.id} ({trial.system}, {trial.workload}, {trial.scenario}, block {trial.block})"
             found.append(f"{where}: recorded {_outcome_text(then)}, read again {_outcome_text(now)}")
     added = (f"new metric: {name} {metric}, of {count} trials" for (name, metric), count in learnt.items())
