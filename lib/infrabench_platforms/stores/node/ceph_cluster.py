@@ -104,8 +104,12 @@ def cluster(config: Config, fsid: str) -> str:
 
 
 def client(config: Config, fsid: str, mode: str) -> str:
-    """Return ceph.conf of clients: in ``strict`` mode librbd caches nothing."""
-    cached = {"rbd_cache": "true" if mode == "default" else "false"}
+    """Return ceph.conf of clients: in ``strict`` mode librbd caches nothing.
+
+    Of itself librbd writes through until its client's first flush. A file system flushes as it is mounted; a tool that
+    writes to the volume does at its end, so that its first trial would be of another cache than those after it.
+    """
+    cached = {"rbd_cache": "true" if mode == "default" else "false", "rbd_cache_writethrough_until_flush": "false"}
     top = {"fsid": fsid, "mon_host": address(config), "keyring": config.home / "keyring", "ms_bind_ipv6": "false"}
     return _text({"global": top, "client": cached})
 

@@ -268,6 +268,8 @@ def test_nothing_of_ours_that_is_frozen_runs_out(monkeypatch):
     assert f"bluestore_cache_size = {GIB // 2}\n" in text
     assert "rbd_cache = false" in ceph_cluster.client(CONFIG, "f", "strict")
     assert "rbd_cache = true" in ceph_cluster.client(CONFIG, "f", "default")
+    # a trial's cache must not depend on whether one before it has flushed
+    assert "rbd_cache_writethrough_until_flush = false" in ceph_cluster.client(CONFIG, "f", "default")
 
 
 @pytest.mark.parametrize(
