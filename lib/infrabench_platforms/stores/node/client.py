@@ -41,14 +41,11 @@ def destroy(config: Config) -> None:
 
 def serve(config: Config, mode: str) -> None:
     """Serve the cluster's image on this node; of other stores nothing: they serve their volume themselves."""
-    if ceph.FSID not in config.options:
-        return
-    marker = config.run / ceph.MODE
-    if daemons.alive(config, ceph.CLIENT) and marker.exists() and marker.read_text() == mode:
+    if ceph.FSID not in config.options or daemons.serves(config, ceph.CLIENT, mode):
         return
     unserve(config)
     ceph.serve_image(config, mode)
-    marker.write_text(mode)
+    config.mode.write_text(mode)
 
 
 def unserve(config: Config) -> None:

@@ -119,6 +119,11 @@ def alive(config: Config, name: str) -> int | None:
     return pid if started == _started(pid) else None
 
 
+def serves(config: Config, name: str, mode: str) -> bool:
+    """Tell whether the server `name` of the volume runs, in this mode of durability."""
+    return alive(config, name) is not None and config.mode.exists() and config.mode.read_text() == mode
+
+
 def pids(config: Config, storage: Sequence[str], client: Sequence[str] = ()) -> dict[str, dict[str, int]]:
     """Return {"storage": {name: pid}, "client": {name: pid}} of those of these daemons that run."""
     named = {"storage": storage, "client": client}
