@@ -20,21 +20,8 @@ from typing import Any
 import pytest
 
 from infrabench import registry
-from infrabench.core import (
-    Deployment,
-    DeploySpec,
-    Guards,
-    Host,
-    Limits,
-    NotRunnable,
-    Site,
-    Target,
-    Trial,
-    default_params,
-)
-from infrabench.experiment.execution import preflight, reparse
-from infrabench.experiment.execution.monitor import watching
-from infrabench.experiment.execution.trial import Bench, execute
+from infrabench.core import Deployment, DeploySpec, Host, Limits, Site, Target
+from infrabench.experiment.execution import reparse
 from infrabench.ledger.records import read_plan, read_trial, recorded, verify
 from infrabench.machines.sites.site import open_site
 from infrabench_platforms import lab
@@ -42,6 +29,7 @@ from infrabench_platforms.clusters import control, hosts
 from infrabench_platforms.lab import go_parts, go_tools, node_groups, nodes
 from infrabench_platforms.lab.shell import sh
 from infrabench_platforms.systems import _flows
+from tests.support.lab_trials import build_tools, run_trial, values
 from tests.support.machine_noise import is_carried_out
 from tests.support.started_commands import end_command, hash_trials, start_command, thawed, wait_for_trials
 from tests.support.storm import LONG, size
@@ -76,10 +64,7 @@ STUDY = Study(
 def built() -> None:
     """The Go tools of all clusters here; without a toolchain there is nothing to test."""
     parts = {part for name in CNIS for part in registry.system(name).CNI.parts}  # type: ignore[attr-defined]
-    try:
-        go_tools.make(tuple(dict.fromkeys((*node_groups.TOOLS, *sorted(parts)))))
-    except NotRunnable as error:
-        pytest.skip(f"not run: {error}")
+    build_tools(sorted(parts))
 
 
 def kubectl(name: str, *argv: str) -> str:
@@ -322,15 +307,9 @@ def test_a_cluster_is_what_it_says_and_runs_what_was_built(
 def test_a_trial_between_the_nodes_takes_the_path_that_it_claims(
     pair: dict[str, Deployment], lab_site: Site, name: str
 ) -> None:
-    workload, nobody = registry.workload("iperf3"), Guards(None, None, None, None)
-    with thawed(pair[name]), watching([], {}) as monitor:
-        bench = Bench(preflight.roles(lab_site, pair[name]), monitor, {}, nobody)
+    with thawed(pair[name]):
         for way in ({}, {"interface": "second"}, {"interface": "service"}, {"multus": False}, {"policy": True}):
-            params = {**default_params(workload), "seconds": 1, "omit_s": 0, **way}
-            trial = Trial("0" * 16, 0, 0, name, "iperf3", "tcp", params, None, None, 3.0)
-            record = execute(trial, workload, bench).record
-            assert (record.state, record.reason) == ("ok", ""), way
-            found = {each.metric: each.value for each in record.measurements}
+            found = values(run_trial(lab_site, pair[name], "iperf3", seconds=1, omit_s=0, **way).record)
             assert found["throughput_bit_per_s"] > 50e6
             assert {metric for metric in found if "cpu" in metric} == {"cpu_s_per_B", "cpu_percent"}  # one machine
             assert 0 < found["cpu_percent"] <= 100
