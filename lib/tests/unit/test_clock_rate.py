@@ -45,10 +45,13 @@ def read(settings: Path) -> Mapping[str, str]:
     return {name: (settings / name).read_text().strip() for name in FREE}
 
 
-def test_settings_are_held_inside_and_as_before_after_it(settings: Path) -> None:
+def test_settings_are_held_inside_and_as_before_after_it_and_after_an_error(settings: Path) -> None:
     said: list[str] = []
     with hold_clock_rate(LocalHost("server"), said.append, str(settings)):
         assert read(settings) == HELD
+    assert read(settings) == FREE
+    with pytest.raises(KeyError), hold_clock_rate(LocalHost(), print, str(settings)):
+        raise KeyError
     assert read(settings) == FREE
     assert said == [
         "server: while this session runs: governor performance (before: powersave, schedutil), turbo off (before: on), "
@@ -56,18 +59,10 @@ def test_settings_are_held_inside_and_as_before_after_it(settings: Path) -> None
     ]
 
 
-def test_settings_are_as_before_after_an_error(settings: Path) -> None:
-    with pytest.raises(KeyError), hold_clock_rate(LocalHost(), print, str(settings)):
-        raise KeyError
-    assert read(settings) == FREE
-
-
 @pytest.mark.parametrize("ending", ["the connection", "a signal"])
 def test_a_host_that_loses_its_controller_sets_back_by_itself(settings: Path, ending: str) -> None:
     command = (*probe("machines/hosts/probes/clock_rate.py"), str(settings))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
         assert json.loads(child.stdout.readline())["failed"] is None
         assert read(settings) == HELD
         if ending == "a signal":
