@@ -325,4 +325,4 @@ def evidence(config: Config) -> str:
         with contextlib.suppress(StoreError):
             ceph = ("ceph", "-c", config.home / "ceph.conf", "--connect-timeout", "5", *words)
             parts += [f"# ceph {' '.join(words)}", daemons.run(ceph, timeout_s=15)]
-    return "\n".join([*parts, *daemons.log_ends(config)])
+    return "\n".join([*parts, daemons.log_ends(config)])

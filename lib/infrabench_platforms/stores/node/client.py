@@ -48,24 +48,9 @@ def serve(config: Config, mode: str) -> None:
     config.mode.write_text(mode)
 
 
-def unserve(config: Config) -> None:
-    """End the server; what its cache holds is written first."""
-    ceph.unserve(config)
-
-
-def drop(config: Config) -> None:
-    """Empty librbd's cache."""
-    ceph.drop(config)
-
-
 def pids(config: Config) -> dict[str, dict[str, int]]:
     """Return the server of the cluster's image; nothing of the storage system is here."""
     return daemons.pids(config, (), (ceph.CLIENT,))
-
-
-def evidence(config: Config) -> str:
-    """Return the ends of the logs."""
-    return "\n".join(daemons.log_ends(config))
 
 
 def _refuse(*_: Any) -> NoReturn:
@@ -73,6 +58,8 @@ def _refuse(*_: Any) -> NoReturn:
 
 
 used = throttle = fail = replace = state = corrupt = scrub = repair = facts = _refuse
+unserve, drop = ceph.unserve, ceph.drop
+evidence = daemons.log_ends
 
 
 def usage(config: Config, engine: Any) -> dict[str, Any]:

@@ -93,12 +93,12 @@ def start(config: Config, name: str, argv: Sequence[str | Path], environment: Ma
     return child.pid
 
 
-def log_ends(config: Config) -> list[str]:
+def log_ends(config: Config) -> str:
     """Return the last lines of every daemon's log, each under its name."""
     lines: list[str] = []
     for log in sorted(config.log.glob("*.log")):
         lines += [f"# {log.name}", *log.read_text(errors="replace").splitlines()[-40:], ""]
-    return lines
+    return "\n".join(lines)
 
 
 def count_kills(config: Config) -> int:

@@ -83,6 +83,7 @@ def _refuse(*_: Any) -> NoReturn:
 
 
 fail = replace = corrupt = scrub = repair = _refuse
+evidence = daemons.log_ends
 
 
 def facts(config: Config) -> dict[str, Any]:
@@ -97,8 +98,3 @@ def facts(config: Config) -> dict[str, Any]:
             "drop": "the page cache of the disk, all written",
         },
     }  # fmt: skip
-
-
-def evidence(config: Config) -> str:
-    """Return the end of the log."""
-    return "\n".join(daemons.log_ends(config))

@@ -190,7 +190,7 @@ def evidence(config: Config) -> str:
         state = json.dumps(ask(config, "status", timeout_s=5), indent=1)
     except StoreError as error:
         state = str(error)
-    return "\n".join([state, *daemons.log_ends(config)])
+    return f"{state}\n{daemons.log_ends(config)}"
 
 
 def _ensure_running(config: Config, mode: str = "default") -> None:

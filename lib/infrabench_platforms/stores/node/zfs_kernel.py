@@ -214,7 +214,7 @@ def evidence(config: Config) -> str:
     for words in (("zpool", "status", "-pPv", pool(config)), ("zpool", "events")):
         with contextlib.suppress(StoreError):
             parts += [f"# {' '.join(words)}", *daemons.run(words, timeout_s=15).splitlines()[-60:]]
-    return "\n".join([*parts, *daemons.log_ends(config)])
+    return "\n".join([*parts, daemons.log_ends(config)])
 
 
 def run(*argv: str, timeout_s: float = COMMAND_S) -> str:

@@ -122,11 +122,11 @@ def test_the_area_is_filled_once_and_not_when_its_filling_failed(config, monkeyp
     assert not (config.home / block.FILLED).exists()
     monkeypatch.setattr(guest, "run", lambda _config, argv, **_how: ran.append(tuple(argv)) or "")
     assert fill(config, None, 1000) == {"written_B": 1000}
-    assert fill(config, None, 600, 400) == {"written_B": 0}
-    assert fill(config, None, 600, 500) == {"written_B": 600}
+    assert fill(config, None, 600) == {"written_B": 0}
+    assert fill(config, None, 1100) == {"written_B": 1100}
     assert [("--filename=/dev/x" in argv, "--end_fsync=1" in argv) for argv in ran] == [(True, True)] * 2
     with pytest.raises(StoreError, match="too many"):
-        fill(config, None, config.raw_bytes, 1)
+        fill(config, None, config.raw_bytes + 1)
 
 
 def test_an_engine_does_some_verbs_its_own_way(config, monkeypatch):
