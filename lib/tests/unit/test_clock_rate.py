@@ -22,11 +22,13 @@ FREE = {
     "cpu0/cpufreq/scaling_governor": "schedutil",
     "cpu1/cpufreq/scaling_governor": "powersave",
     "cpu10/cpufreq/scaling_governor": "performance",
+    "cpu11/cpufreq/scaling_governor": "userspace",  # at a rate that an administrator has fixed: it is left alone
     "intel_pstate/no_turbo": "0",
     "cpufreq/boost": "1",
 }
 HELD = {
     **dict.fromkeys([name for name in FREE if name.startswith("cpu") and "governor" in name], "performance"),
+    "cpu11/cpufreq/scaling_governor": "userspace",
     "intel_pstate/no_turbo": "1",
     "cpufreq/boost": "0",
 }
@@ -84,13 +86,6 @@ def test_what_somebody_else_sets_meanwhile_stays_and_is_told(settings: Path, cap
     (told,) = caplog.messages
     assert told.startswith("server: somebody else has changed these meanwhile, trials differ in clock rate: ")
     assert told.count("scaling_governor") == 2
-
-
-def test_a_rate_that_an_administrator_has_fixed_is_left_alone(settings: Path) -> None:
-    fixed = settings / "cpu0/cpufreq/scaling_governor"
-    fixed.write_text("userspace\n")
-    with hold_clock_rate(LocalHost(), print, str(settings)):
-        assert fixed.read_text() == "userspace\n"
 
 
 def test_a_setting_that_cannot_be_set_is_named_and_nothing_is_changed(settings: Path) -> None:

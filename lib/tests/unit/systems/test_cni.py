@@ -99,10 +99,11 @@ def test_the_limit_is_read_inside_the_pod() -> None:
         _cni._check_limits(targets, DeploySpec("s", Limits(memory_bytes=1), ""))
 
 
-def test_a_fresh_pod_is_made_from_a_file_and_waited_for(tmp_path: Path) -> None:
+def test_a_fresh_pod_is_made_from_a_file_waited_for_and_taken_from_the_api_where_it_does_not_go(tmp_path: Path) -> None:
     """The command line is run with a `kubectl` that writes down what it is asked."""
     node = Scripted()
-    kubectl = kubectl_of(tmp_path, 'echo "$@" >>"$0.log"\n', "--kubeconfig", "a b", host=node)
+    script = 'echo "$@" >>"$0.log"\n[ ! -e "$0.stuck" ] || [ "${*%--force*}" != "$*" ]\n'
+    kubectl = kubectl_of(tmp_path, script, "--kubeconfig", "a b", host=node)
     lifecycle = _cni._lifecycle(
         Cluster(kubectl, NODES, (Worker("worker1", node, MACHINES),)), SPEC, "localhost/tools:1"
     )
@@ -121,14 +122,10 @@ def test_a_fresh_pod_is_made_from_a_file_and_waited_for(tmp_path: Path) -> None:
     made = {path: json.loads(text)["spec"] for path, text in node.pushed.items()}
     assert "runtimeClassName" not in made["/etc/infrabench/fresh.json"]
     assert made["/etc/infrabench/fresh-plain.json"]["runtimeClassName"] == pods.class_name(pods.PLAIN)
-
-
-def test_a_fresh_pod_that_does_not_go_is_taken_from_the_api_and_its_trial_fails(tmp_path: Path) -> None:
-    kubectl = kubectl_of(tmp_path, 'echo "$@" >>"$0.log"\n[ "${*%--force*}" != "$*" ]\n')
-    cluster = Cluster(kubectl, NODES, (Worker("worker1", Scripted(), MACHINES),))
-    remove = _cni._lifecycle(cluster, SPEC, "localhost/tools:1")["remove"]
-    assert subprocess.run(remove, timeout=10, check=False).returncode == 1
-    _, forced = (tmp_path / "kubectl.log").read_text().splitlines()
+    (tmp_path / "kubectl.stuck").touch()
+    assert subprocess.run(lifecycle["remove"], timeout=10, check=False).returncode == 1  # its trial fails
+    *_, asked_last, forced = (tmp_path / "kubectl.log").read_text().splitlines()
+    assert asked_last == asked[-1]
     assert forced.endswith(
         "delete pod infrabench-fresh --ignore-not-found --wait --force --grace-period=0 --timeout=20s"
     )
