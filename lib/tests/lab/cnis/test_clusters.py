@@ -30,6 +30,7 @@ from infrabench_platforms.lab import go_parts, go_tools, node_groups, nodes
 from infrabench_platforms.lab.shell import sh
 from infrabench_platforms.systems import _flows
 from tests.support.lab_trials import build_tools, run_trial, values
+from tests.support.leftovers import init_of
 from tests.support.machine_noise import is_carried_out
 from tests.support.started_commands import end_command, hash_trials, start_command, thawed, wait_for_trials
 from tests.support.storm import LONG, size
@@ -96,10 +97,6 @@ def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def init_of(container: str) -> int:
-    return int(sh("lxc-info", "-P", nodes.nodes_dir(), "-n", container, "-pH").stdout)
-
-
 # ------------------------------------------------------------------------------------- clusters that stay
 
 
@@ -120,7 +117,7 @@ def test_clusters_come_up_in_time_are_frozen_while_a_session_runs_and_leave_noth
         told = json.loads(kubectl(name, "get", "nodes", "--output=json"))["items"]
         assert {each["metadata"]["name"] for each in told} == {"worker1", "worker2"}
         assert {each["status"]["nodeInfo"]["kubeletVersion"] for each in told} == {version}
-    inits = {node.container: init_of(node.container) for name in CNIS for node in kept_nodes(name)}
+    inits = {node: init_of(node) for name in CNIS for node in kept_nodes(name)}
     status, said = end_command(start_command("lab", "up", "--kubernetes", "flannel"))
     assert (status, "Ready" in said) == (0, False), said  # it stands already
     with open_site("lab"):
@@ -128,7 +125,7 @@ def test_clusters_come_up_in_time_are_frozen_while_a_session_runs_and_leave_noth
     assert not any(is_frozen(node) for name in CNIS for node in kept_nodes(name))
     for name in CNIS:
         assert kubectl(name, "get", "nodes", READY).split() == ["True", "True"]
-    assert {container: init_of(container) for container in inits} == inits
+    assert {node: init_of(node) for node in inits} == inits
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -184,7 +181,7 @@ def test_a_session_that_is_killed_and_then_loses_a_worker_ends_with_every_planne
     child = running(study, folder, "flannel", "host")
     wait_for_trials(folder, len(first) + 2, child)
     (worker,) = (node for node in own_nodes("flannel") if node.role == "worker1")
-    os.kill(init_of(worker.container), signal.SIGKILL)
+    os.kill(init_of(worker), signal.SIGKILL)
     status, said = end_command(child)
     assert status not in (0, -signal.SIGKILL), said
     assert "worker1" in said
