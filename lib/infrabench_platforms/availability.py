@@ -16,7 +16,7 @@ from infrabench.core import DeploySpec, Host, InfrabenchError, Machines, NotRunn
 from infrabench.machines.sites.platforms import Outlook
 from infrabench.machines.sites.site import open_local
 from infrabench_platforms.clusters import kata
-from infrabench_platforms.lab import go_parts, go_tools, images, node_groups, pod_images, prebuild, releases
+from infrabench_platforms.lab import go_parts, go_tools, images, node_groups, pod_images, releases
 from infrabench_platforms.lab.network import GUESTS_NET
 from infrabench_platforms.lab.shell import require
 
@@ -43,11 +43,6 @@ def check_systems(study: Study, systems: Sequence[str], disk_bytes: int, cached:
             first = tuple(dict.fromkeys(lab.first)) if in_lab is None else ()
         found[label] = Outlook(in_lab, _find_obstacle(system, local), first)
     return found
-
-
-def seconds(first: Sequence[str]) -> float:
-    """Return about how long it takes, once, to make all of `Outlook.first` on two cores, besides downloads."""
-    return prebuild.seconds(list(dict.fromkeys(first)))
 
 
 def _find_obstacle(system: System, site: Site, spec: DeploySpec | None = None) -> str | None:

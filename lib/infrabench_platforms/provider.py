@@ -16,9 +16,10 @@ from infrabench.machines.hosts.host import SSHHost
 from infrabench.machines.sites.platforms import Say
 from infrabench.machines.sites.site import OpenSite
 from infrabench_platforms import lab
-from infrabench_platforms.availability import check_systems, seconds
+from infrabench_platforms.availability import check_systems
 from infrabench_platforms.clusters import kata, remote
 from infrabench_platforms.lab import go_parts, go_tools, images, node_groups, nodes, pod_images, releases
+from infrabench_platforms.lab.prebuild import seconds
 from infrabench_platforms.lab.shell import require as require_lab
 from infrabench_platforms.stores.on_host import store as open_store
 

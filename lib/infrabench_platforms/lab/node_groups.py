@@ -173,7 +173,10 @@ def make(name: str, tools: tuple[str, ...], workers: int = 2, say: Say = log.inf
     `NotRunnable` when Kata is asked for and is not installed here.
     """
     folders, devices, known = find_local_kata() if kata.PART in tools else ({}, (), {})
-    folders |= _ycruncher()
+    if named := os.environ.get(YCRUNCHER):
+        if not (Path(named) / "y-cruncher").is_file():
+            raise ProvisionError(f"{YCRUNCHER}={named}: there is no program y-cruncher in that folder")
+        folders[named] = Path(named)
     built = go_tools.make(parts(tools), say)
     pods = {kind: pod_images.make(kind, say) for kind in pod_images.KINDS}
     image = images.make("cluster", say)
@@ -220,14 +223,6 @@ def find_local_kata() -> tuple[dict[str, Path], tuple[str, ...], dict[str, str]]
     folders = {there: Path(folder) for there, folder in kata.folders_for_node(found).items()}
     devices = tuple(device for device in kata.DEVICES if Path(device).exists())
     return folders, devices, {"kata": found.place if kata.named_folder() else ""}
-
-
-def _ycruncher() -> dict[str, Path]:
-    """Return where nodes see the folder of y-cruncher that the user names; nothing where none is named."""
-    named = os.environ.get(YCRUNCHER)
-    if named and not (Path(named) / "y-cruncher").is_file():
-        raise ProvisionError(f"{YCRUNCHER}={named}: there is no program y-cruncher in that folder")
-    return {named: Path(named)} if named else {}
 
 
 # Pairs

@@ -42,8 +42,9 @@ def describe(name: str) -> str:
 
 def seconds(wanted: Sequence[str]) -> float:
     """Return about how many seconds making what is not in the cache takes on two cores, besides downloads of Go."""
-    image_s = sum(IMAGE_S[name] for name in wanted if name in IMAGE_S and not is_made(name))
-    return image_s + go_tools.estimate(name for name in wanted if name in go_tools.PARTS)
+    names = dict.fromkeys(wanted)
+    image_s = sum(IMAGE_S[name] for name in names if name in IMAGE_S and not is_made(name))
+    return image_s + go_tools.estimate(name for name in names if name in go_tools.PARTS)
 
 
 def select_names(wanted: Sequence[str]) -> list[str]:

@@ -76,7 +76,11 @@ class ReleaseServers:
         version of a cluster's program it is the site whose clusters have this version.
         """
         if part := go_parts.find_version(system, version):
-            yield _with_part(site, version, part)
+
+            def machines_of(name: str, tools: tuple[str, ...], workers: int) -> AbstractContextManager[Machines]:
+                return site.machines(f"{name}-{version}", (*tools, part), workers)
+
+            yield replace(site, maker=machines_of)  # type: ignore[type-var]
             return
         name = find_release(system, version)
         if name in self.servers:
@@ -94,15 +98,6 @@ class ReleaseServers:
             stack.callback(self.servers.pop, name)
             self.servers[name] = replace(machines, facts={"release": name, "node_image": image.hash})
             yield _view(site, name, self.servers[name])
-
-
-def _with_part(site: Site, version: str, part: str) -> Site:
-    """Return the site whose clusters have `part` in the place of what it is a version of."""
-
-    def machines(name: str, tools: tuple[str, ...], workers: int) -> AbstractContextManager[Machines]:
-        return site.machines(f"{name}-{version}", (*tools, part), workers)
-
-    return replace(site, maker=machines)  # type: ignore[type-var]
 
 
 def refuse_machines(name: str, *_: object) -> NoReturn:

@@ -1,20 +1,27 @@
-"""The local host: results, limits, streams and files. SSH hosts are tested against the lab (tests/lab)."""
+"""The local host: results, limits, streams, files. Channels of SSH whose other end is slow, late, lost or forwarded."""
 
 from __future__ import annotations
 
 import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import paramiko
 import pytest
 
-from infrabench.core import CommandFailed, SiteError, Target
+from infrabench.core import CommandFailed, SiteError, Target, wait
 from infrabench.machines.hosts import host as hosts
 from infrabench.machines.hosts import ssh_channel
 from infrabench.machines.hosts.host import LocalHost, SSHHost
+from infrabench.machines.hosts.ssh_channel import FOLDER, forward_socket
 
 
 @pytest.fixture
@@ -25,38 +32,23 @@ def host() -> LocalHost:
 def test_run_returns_status_and_both_streams_as_bytes(host: LocalHost) -> None:
     result = host.run(("sh", "-c", "cat; echo err >&2; exit 3"), timeout_s=5, stdin=b"in\xff")
     assert (result.status, result.stdout, result.stderr) == (3, b"in\xff", b"err\n")
-    assert not result.ok
-    assert not result.timed_out
-
-
-def test_run_takes_arguments_literally(host: LocalHost) -> None:
-    assert host.run(("printf", "%s", "$HOME; `id` 'x'"), timeout_s=5).stdout == b"$HOME; `id` 'x'"
-
-
-def test_a_missing_program_is_127_as_in_a_shell(host: LocalHost) -> None:
-    result = host.run(("no-such-program-here",), timeout_s=5)
-    assert result.status == 127
-    assert b"no-such-program-here" in result.stderr
+    assert (result.ok, result.timed_out) == (False, False)
+    missing = host.run(("no-such-program-here",), timeout_s=5)
+    assert (missing.status, b"no-such-program-here" in missing.stderr) == (127, True)  # as in a shell
 
 
 def test_a_hanging_command_is_killed_with_its_children(host: LocalHost, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     begin = time.monotonic()
     result = host.run(("sh", "-c", f"sleep 60 & echo $! >{pid_file}; wait"), timeout_s=0.5)
-    assert result.timed_out
-    assert result.status is None
+    assert (result.timed_out, result.status) == (True, None)
     assert time.monotonic() - begin < 5
-    with pytest.raises(ProcessLookupError):
-        _wait_gone(int(pid_file.read_text()))
+    assert wait.until(lambda: not Path(f"/proc/{pid_file.read_text().strip()}").exists(), 2.0, 0.02)
 
 
-def test_target_keeps_the_limit_inside_too(host: LocalHost) -> None:
+def test_a_target_keeps_the_limit_inside_too_and_raises_with_what_was_said(host: LocalHost) -> None:
     result = Target("server", host).run(("sleep", "30"), timeout_s=0.3)
-    assert result.timed_out
-    assert result.status is None
-
-
-def test_target_check_raises_with_what_was_said(host: LocalHost) -> None:
+    assert (result.timed_out, result.status) == (True, None)
     with pytest.raises(CommandFailed, match=r"exited with 4.*sad"):
         Target("server", host).check(("sh", "-c", "echo sad >&2; exit 4"), timeout_s=5)
 
@@ -81,6 +73,15 @@ def test_put_is_whole_and_get_says_what_it_cannot_read(host: LocalHost, tmp_path
         host.get(str(tmp_path / "nothing-here"))
 
 
+def test_a_failed_command_is_told_by_its_beginning_and_its_last_words(host: LocalHost) -> None:
+    result = host.run(("sh", "-c", "echo no disk >&2; exit 4", *["long argument"] * 40), timeout_s=5)
+    told = str(CommandFailed(result, "here"))
+    assert told.startswith("sh -c echo no disk >&2; exit 4 long argument long")
+    assert "... on here exited with 4 after" in told
+    assert told.endswith("no disk")
+    assert len(told) < 200
+
+
 def test_an_unreachable_host_is_an_error_within_seconds() -> None:
     begin = time.monotonic()
     with pytest.raises(SiteError, match="cannot connect"):
@@ -88,10 +89,26 @@ def test_an_unreachable_host_is_an_error_within_seconds() -> None:
     assert time.monotonic() - begin < 8
 
 
-def _wait_gone(pid: int) -> None:
-    for _ in range(100):
-        os.kill(pid, 0)
-        time.sleep(0.02)
+def test_a_host_that_stalls_before_it_takes_a_command_is_lost_within_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = threading.Event()
+
+    def waits(command: str) -> None:  # as paramiko does: until the connection ends
+        assert closed.wait(20)
+        raise paramiko.SSHException("Channel closed.")
+
+    channel = SimpleNamespace(exec_command=waits, settimeout=lambda _: None)
+    transport = SimpleNamespace(open_session=lambda **_: channel, close=closed.set)
+    monkeypatch.setattr(hosts, "CONNECT_S", 0.1)
+    monkeypatch.setattr(hosts, "DEAD_AFTER_S", 0.1)
+    (tmp_path / "known_hosts").touch()
+    host = SSHHost("far", "127.0.0.1", port=1, key=tmp_path / "key", known_hosts=tmp_path / "known_hosts")
+    monkeypatch.setattr(host, "_transport", lambda: transport)
+    begin = time.monotonic()
+    with pytest.raises(SiteError, match="far: cannot run a command: Channel closed"):
+        host.run(("true",), timeout_s=5)
+    assert time.monotonic() - begin < 5
 
 
 class LateChannel:
@@ -100,9 +117,7 @@ class LateChannel:
     def __init__(self) -> None:
         self.waiting, self.exited = [b""], False
         self.status_event = threading.Event()
-
-    def settimeout(self, seconds: float) -> None:
-        pass
+        self.settimeout = self.recv_stderr_ready = lambda *_: False
 
     def recv(self, count: int) -> bytes:
         if not self.exited:
@@ -110,9 +125,6 @@ class LateChannel:
             self.status_event.set()
             raise TimeoutError
         return self.waiting.pop(0)
-
-    def recv_stderr_ready(self) -> bool:
-        return False
 
     def exit_status_ready(self) -> bool:
         return self.exited
@@ -143,26 +155,11 @@ class SlowChannel:
         self.ended = True
 
 
-def test_a_host_that_stalls_before_it_takes_a_command_is_lost_within_seconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    closed = threading.Event()
-
-    def waits(command: str) -> None:  # as paramiko does: until the connection ends
-        assert closed.wait(20)
-        raise paramiko.SSHException("Channel closed.")
-
-    channel = SimpleNamespace(exec_command=waits, settimeout=lambda _: None)
-    transport = SimpleNamespace(open_session=lambda **_: channel, close=closed.set)
-    monkeypatch.setattr(hosts, "CONNECT_S", 0.1)
-    monkeypatch.setattr(hosts, "DEAD_AFTER_S", 0.1)
-    (tmp_path / "known_hosts").touch()
-    host = SSHHost("far", "127.0.0.1", port=1, key=tmp_path / "key", known_hosts=tmp_path / "known_hosts")
-    monkeypatch.setattr(host, "_transport", lambda: transport)
-    begin = time.monotonic()
-    with pytest.raises(SiteError, match="far: cannot run a command: Channel closed"):
-        host.run(("true",), timeout_s=5)
-    assert time.monotonic() - begin < 5
+def test_input_of_which_only_a_part_was_taken_never_looks_whole() -> None:
+    data = bytes(range(256)) * 100
+    for channel, taken, ended in ((SlowChannel(), data, True), (SlowChannel(closes_after=5000), data[:5000], False)):
+        ssh_channel.feed(channel, data)
+        assert (channel.taken, channel.ended) == (taken, ended)
 
 
 @pytest.mark.parametrize("error", [EOFError, OSError, paramiko.SSHException])
@@ -173,20 +170,55 @@ def test_closing_a_channel_of_a_lost_connection_hides_nothing(error: type[Except
     ssh_channel.close(SimpleNamespace(close=close))
 
 
-def test_input_of_which_only_a_part_was_taken_never_looks_whole() -> None:
-    data = bytes(range(256)) * 100
-    slow = SlowChannel()
-    ssh_channel.feed(slow, data)
-    assert (slow.taken, slow.ended) == (data, True)
-    gone = SlowChannel(closes_after=5000)
-    ssh_channel.feed(gone, data)
-    assert (gone.taken, gone.ended) == (data[:5000], False)
+KILLED = """
+import os
+from infrabench.machines.hosts.ssh_channel import forward_socket
+with forward_socket(lambda: None) as local:
+    os.kill(os.getpid(), 9)
+"""
 
 
-def test_a_failed_command_is_told_by_its_beginning_and_its_last_words(host: LocalHost) -> None:
-    result = host.run(("sh", "-c", "echo no disk >&2; exit 4", *["long argument"] * 40), timeout_s=5)
-    told = str(CommandFailed(result, "here"))
-    assert told.startswith("sh -c echo no disk >&2; exit 4 long argument long")
-    assert "... on here exited with 4 after" in told
-    assert told.endswith("no disk")
-    assert len(told) < 200
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:  # a short path: that of a socket has at most 107 bytes
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        yield Path(folder)
+
+
+class Echo:
+    """A channel that sends back what it is sent."""
+
+    def __init__(self) -> None:
+        self.here, self.there = socket.socketpair()
+        self.settimeout, self.recv, self.sendall = self.here.settimeout, self.there.recv, self.here.sendall
+
+    def shutdown_write(self) -> None:
+        self.here.shutdown(socket.SHUT_WR)
+
+
+def test_each_connection_to_a_forwarded_socket_has_a_channel_and_its_end_is_passed_on(home: Path) -> None:
+    with forward_socket(Echo) as local:
+        for words in (b"one", b"two" * 100_000):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(local)
+                client.settimeout(20)
+                client.sendall(words)
+                client.shutdown(socket.SHUT_WR)
+                received = b""
+                while chunk := client.recv(1 << 16):
+                    received += chunk
+                assert received == words
+    assert list(home.iterdir()) == []
+
+
+def test_a_socket_that_a_killed_process_left_is_removed_and_one_that_is_used_is_not(home: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED], timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = home.glob(f"{FOLDER}*")
+    with forward_socket(Echo) as used:
+        assert not left.exists()
+        with forward_socket(Echo) as other:
+            assert os.path.exists(used)
+            assert os.path.exists(other)
+    assert list(home.iterdir()) == []

@@ -49,15 +49,11 @@ def test_impatient_interrupts_do_not_cut_the_taking_down_short(number: signal.Si
     assert [signal.getsignal(each) for each in SIGNALS] == before
 
 
-def test_each_run_has_an_interrupt_of_its_own() -> None:
+def test_each_run_has_an_interrupt_of_its_own_and_another_thread_keeps_what_there_is() -> None:
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt), raise_once(print):
             signal.raise_signal(signal.SIGINT)
-
-
-def test_another_thread_keeps_what_there_is() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    seen = []
+    before, seen = signal.getsignal(signal.SIGINT), []
 
     def inside() -> None:
         with raise_once(print):
@@ -115,35 +111,18 @@ def start_in_terminal(script: str, *arguments: object, prefix: tuple[str, ...] =
     return pid, terminal
 
 
-def test_a_closed_terminal_takes_everything_down(tmp_path: Path) -> None:
+def test_a_closed_terminal_takes_everything_down_but_what_is_to_outlive_it(tmp_path: Path) -> None:
     # Under nohup an end of the terminal is ignored, and so it would be here.
     pid, terminal = start_in_terminal(CHILD, tmp_path / "end", prefix=("env", "--default-signal=HUP"))
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
     assert (tmp_path / "end").read_text() == "taken down"
-
-
-def test_what_is_to_outlive_its_terminal_does(tmp_path: Path) -> None:
     short = CHILD.replace("sleep(60)", "sleep(1)")
     pid, terminal = start_in_terminal(short, tmp_path / "end", prefix=("env", "--ignore-signal=HUP"))
-    os.kill(pid, signal.SIGHUP)
-    os.kill(pid, signal.SIGHUP)
+    for _ in range(2):
+        os.kill(pid, signal.SIGHUP)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     os.close(terminal)
-
-
-@pytest.mark.parametrize("number", SIGNALS)
-def test_a_command_ends_in_order_by_each_signal(tmp_path: Path, number: signal.Signals) -> None:
-    argv = ["env", "--default-signal", sys.executable, "-c", CHILD, tmp_path / "end"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"ready\n"
-        for _ in range(3):
-            child.send_signal(number)
-            time.sleep(0.1)
-        assert b"being taken down" in child.stdout.read()
-        assert child.wait(10) == 130
-    assert (tmp_path / "end").read_text() == "taken down"
 
 
 # A command, and the job of a campaign, whose work ends at the first interrupt and takes a second to put away.

@@ -88,6 +88,7 @@ def test_what_a_host_does_not_tell_is_null_with_its_reason(monkeypatch):
         ({"cpu.stat": "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n"}, "cpu.stat:throttled_time", 0),
         ({"memory.events": "low 0\noom 1\noom_kill 2\n"}, "memory.events:oom_kill", 2),
         ({"memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n"}, "memory.oom_control:oom_kill", 4),
+        ({"memory.failcnt": "12\n", "memory.events": "low 0\nmax 3\n"}, "memory.failcnt", 12),  # of one number: no key
     ],
 )
 def test_cgroup_counters_of_both_versions_are_read(tmp_path, files, key, value):
@@ -119,10 +120,3 @@ def test_the_tasks_of_a_cgroup_that_want_a_processor_are_counted_below_it_too(tm
     (below / "cgroup.threads").write_text(f"{os.getpid()}\n99999999\n")  # this one runs, the other has ended
     assert probe("monitor").runnable(str(tmp_path / "guest")) == 1
     assert probe("monitor").runnable(str(tmp_path / "none")) == 0
-
-
-def test_a_cgroup_file_of_one_number_has_no_key(tmp_path):
-    (tmp_path / "memory.failcnt").write_text("12\n")
-    (tmp_path / "memory.events").write_text("low 0\nmax 3\noom_kill 1\n")
-    found = probe("monitor").cgroup(str(tmp_path))
-    assert (found["memory.failcnt"], found["memory.events:max"]) == (12, 3)

@@ -21,7 +21,7 @@ from infrabench.experiment.execution import session
 from infrabench.experiment.execution.reparse import compare
 from infrabench.ledger import catalogue, records
 from infrabench.machines.hosts import claims, marks
-from infrabench.machines.hosts.host import LocalHost, SSHHost
+from infrabench.machines.hosts.host import LocalHost
 from tests.support import ssh_server
 from tests.support.fakes import PLUGINS, fake_site, run_session
 
@@ -41,9 +41,7 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Host]:
         yield LocalHost("here")
         return
     with ssh_server.serving(tmp_path) as login:
-        far = SSHHost(
-            "far", login.address, user=login.user, port=login.port, key=login.key, known_hosts=login.known_hosts
-        )
+        far = login.host("far")
         yield far
         far.close()
 

@@ -104,14 +104,19 @@ def words_of(line: str) -> list[str]:
     return [*words, word] if begun else words
 
 
-def answers(**told: object) -> Answer:
-    """Return an answer: what a command that contains a word prints (text, or anything as JSON); else nothing."""
+def answers(told: Mapping[str, object] | None = None, **more: object) -> Answer:
+    """Return an answer: what a command prints that has a word in it, or in a script that it reads; else nothing.
+
+    The first word counts. What is printed is text, or anything as JSON; a pair has the exit status before it.
+    """
+    known = {**(told or {}), **more}
 
     def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-        for word, said in told.items():
-            if word in argv or any(word in part for part in argv):
-                return 0, said.encode() if isinstance(said, str) else json.dumps(said).encode()
-        return 0, b""
+        line = " ".join(argv) + ("" if argv[0] == "tar" else stdin.decode("utf-8", "replace"))
+        said = next((said for word, said in known.items() if word in line), "")
+        status, said = said if isinstance(said, tuple) else (0, said)
+        text = said if isinstance(said, str | bytes) else json.dumps(said)
+        return status, text.encode() if isinstance(text, str) else text
 
     return answer
 

@@ -98,6 +98,11 @@ def left_since(before: Traces, wait_s: float = 5.0) -> dict[str, tuple[list[str]
     return found
 
 
+def init_of(node: nodes.Node) -> int:
+    """Return the id of a node's first process."""
+    return int(sh("lxc-info", "-P", nodes.nodes_dir(), "-n", node.container, "-pH").stdout)
+
+
 @contextmanager
 def leaving_nothing() -> Iterator[None]:
     """Take the lab down before and after, and check that what was done between has left nothing."""

@@ -29,7 +29,7 @@ from fabric import Config, Connection
 from paramiko.hostkeys import InvalidHostKey
 
 from infrabench.core import CommandFailed, Host, InfrabenchError, ProvisionError, Result, SiteError
-from infrabench.machines.hosts import child_process, marks, remote_shell, socket_forward, ssh_channel
+from infrabench.machines.hosts import child_process, marks, remote_shell, ssh_channel
 from infrabench.machines.hosts.child_process import LineStream
 
 CONNECT_S = 5.0
@@ -115,19 +115,26 @@ class LocalHost:
             list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             start_new_session=True, env=self._passed_on(),
         )  # fmt: skip
+        assert child.stdin is not None
+        assert child.stdout is not None
+        stdin, stdout = child.stdin, child.stdout
+
+        def receive(timeout_s: float) -> bytes:
+            if not select.select([stdout], [], [], timeout_s)[0]:
+                raise TimeoutError
+            return os.read(stdout.fileno(), child_process.CHUNK)
+
         try:
-            yield _open_pipes(child)
+            yield LineStream(lambda data: (stdin.write(data), stdin.flush()), receive)
         finally:
-            assert child.stdin is not None
             with contextlib.suppress(OSError):
-                child.stdin.close()
+                stdin.close()
             try:
                 child.wait(2)
             except subprocess.TimeoutExpired:
                 child_process.kill_group(child)
                 child.wait()
-            assert child.stdout is not None
-            child.stdout.close()
+            stdout.close()
 
     def put(self, data: bytes, path: str, mode: int = 0o644) -> None:
         """Write `data` to `path`, whole or not at all."""
@@ -160,19 +167,6 @@ class LocalHost:
 
     def close(self) -> None:
         """Nothing is held open."""
-
-
-def _open_pipes(child: subprocess.Popen[bytes]) -> LineStream:
-    assert child.stdin is not None
-    assert child.stdout is not None
-    stdin, output = child.stdin, child.stdout.fileno()
-
-    def receive(timeout_s: float) -> bytes:
-        if not select.select([output], [], [], timeout_s)[0]:
-            raise TimeoutError
-        return os.read(output, child_process.CHUNK)
-
-    return LineStream(lambda data: (stdin.write(data), stdin.flush()), receive)
 
 
 def _describe_ssh_config(address: str) -> str:
@@ -285,13 +279,18 @@ class SSHHost:
             raise SiteError(f"{self.name}: {problem}")
 
     def _open_channel(self, transport: paramiko.Transport, script: str) -> paramiko.Channel:
+        limit_s = CONNECT_S + DEAD_AFTER_S
+        watch = threading.Timer(2 * limit_s, transport.close)  # paramiko waits for some answers without end
+        watch.daemon = True
+        watch.start()
         try:
-            with _close_if_silent(transport):
-                channel = transport.open_session(timeout=CONNECT_S + DEAD_AFTER_S)
-                channel.settimeout(CONNECT_S + DEAD_AFTER_S)
-                channel.exec_command(remote_shell.command_line(script, sudo=self._sudo))
+            channel = transport.open_session(timeout=limit_s)
+            channel.settimeout(limit_s)
+            channel.exec_command(remote_shell.command_line(script, sudo=self._sudo))
         except ssh_channel.LOST as error:
             raise SiteError(f"{self.name}: cannot run a command: {self._said(error)}. Is the host up?") from error
+        finally:
+            watch.cancel()
         return channel
 
     def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
@@ -381,22 +380,10 @@ class SSHHost:
     @contextmanager
     def forward(self, socket_path: str) -> Iterator[str]:
         """Yield a local unix socket; each connection to it is relayed to `socket_path` over the one SSH connection."""
-        command = "exec " + shlex.join(("python3", "-c", socket_forward.FAR_END, socket_path))
-        with socket_forward.forward_socket(lambda: self._channel(command)) as local:
+        command = "exec " + shlex.join(("python3", "-c", ssh_channel.FAR_END, socket_path))
+        with ssh_channel.forward_socket(lambda: self._channel(command)) as local:
             yield local
 
     def close(self) -> None:
         """End the connection."""
         self._connection.close()
-
-
-@contextmanager
-def _close_if_silent(transport: paramiko.Transport) -> Iterator[None]:
-    """Close a connection whose other end does not answer in time: paramiko waits for some answers without end."""
-    watch = threading.Timer(2 * (CONNECT_S + DEAD_AFTER_S), transport.close)
-    watch.daemon = True
-    watch.start()
-    try:
-        yield
-    finally:
-        watch.cancel()

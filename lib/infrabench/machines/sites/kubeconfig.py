@@ -92,7 +92,12 @@ def check_access(config: Kubeconfig, host: Host) -> tuple[str, ...]:
 
     answer = ask("get", "--raw=/version")
     if not answer.ok:
-        raise SiteError(f"{config.path}: the cluster cannot be used: {_error_text(answer, config)}")
+        output = (answer.stdout + answer.stderr).decode("utf-8", "replace")
+        lines = [line for line in output.splitlines() if line.strip() and not line.startswith(" ")]
+        last = lines[-1].rstrip(" .?") if lines else f"no answer within {2 * ANSWER_S} s"
+        hint = next((hint for word, hint in HINTS if word in output), LAST_HINT.format(path=config.path))
+        why = redaction.text(last, private(config))
+        raise SiteError(f"{config.path}: the cluster cannot be used: {why}. {hint}")
     refused = [right for right in RIGHTS if not ask("auth", "can-i", *right, "--namespace=infrabench").ok]
     if refused:
         rights = ", ".join(" ".join(right) for right in refused).replace(" --subresource=", "/")
@@ -134,15 +139,6 @@ def _program() -> str:
             "(https://kubernetes.io/docs/tasks/tools), or build it: `infrabench lab build --only kubernetes`"
         )
     return str(built)
-
-
-def _error_text(answer: Result, config: Kubeconfig) -> str:
-    """Return what kubectl complained of, and what to try."""
-    output = (answer.stdout + answer.stderr).decode("utf-8", "replace")
-    lines = [line for line in output.splitlines() if line.strip() and not line.startswith(" ")]
-    last = lines[-1].rstrip(" .?") if lines else f"no answer within {2 * ANSWER_S} s"
-    hint = next((hint for word, hint in HINTS if word in output), LAST_HINT.format(path=config.path))
-    return f"{redaction.text(last, private(config))}. {hint}"
 
 
 def pod_image(say: Say) -> dict[str, str]:

@@ -39,28 +39,25 @@ def serve(config: Config, engine: Any, mode: str) -> dict[str, Any]:
     return {"uri": config.uri, "mode": mode}
 
 
-def fill(config: Config, _engine: Any, size: int, offset: int = 0) -> dict[str, Any]:
-    """Write `size` bytes of the raw area with incompressible data, unless that was done to this pool already."""
+def fill(config: Config, _engine: Any, size: int) -> dict[str, Any]:
+    """Fill the first `size` bytes of the raw area with incompressible data, unless this pool has that already."""
     way = ("--ioengine=nbd", f"--uri={config.uri}")
-    return fill_area(config, size, offset, way, lambda argv: daemons.run(argv, timeout_s=60 + size / MIB))
+    return fill_area(config, size, way, lambda argv: daemons.run(argv, timeout_s=60 + size / MIB))
 
 
-def fill_area(
-    config: Config, size: int, offset: int, way: Sequence[str], run: Callable[[Sequence[str]], object]
-) -> dict[str, Any]:
+def fill_area(config: Config, size: int, way: Sequence[str], run: Callable[[Sequence[str]], object]) -> dict[str, Any]:
     """Let `run` call fio, which reaches the volume by the options `way`, unless the raw area is filled that far."""
     marker = config.home / FILLED
-    done = json.loads(marker.read_text()) if marker.exists() else []
-    if offset + size > config.raw_bytes:
-        raise StoreError(f"the raw area has {config.raw_bytes} bytes: {size} from {offset} on are too many")
-    if any(begin <= offset and offset + size <= end for begin, end in done):
+    if size > config.raw_bytes:
+        raise StoreError(f"the raw area has {config.raw_bytes} bytes: {size} are too many")
+    if marker.exists() and size <= json.loads(marker.read_text()):
         return {"written_B": 0}
     run((
-        "fio", "--name=fill", *way, "--rw=write", "--bs=1M", "--iodepth=8", f"--offset={offset}", f"--size={size}",
+        "fio", "--name=fill", *way, "--rw=write", "--bs=1M", "--iodepth=8", f"--size={size}",
         "--refill_buffers=1", "--end_fsync=1", "--output-format=json",
         f"--randseed={random.getrandbits(31)}",  # else each fill would write the same bytes
     ))  # fmt: skip
-    marker.write_text(json.dumps([*done, [offset, offset + size]]))
+    marker.write_text(json.dumps(size))
     return {"written_B": size}
 
 
@@ -69,10 +66,10 @@ def empty(config: Config, engine: Any) -> dict[str, Any]:
     marker = config.home / FILLED
     if not marker.exists():
         return {"given_back_B": 0}
-    filled = json.loads(marker.read_text())
+    size = json.loads(marker.read_text())
     marker.unlink()  # first: what is half empty is not filled
-    _trim(config, engine, filled)
-    return {"given_back_B": sum(end - begin for begin, end in filled)}
+    _trim(config, engine, 0, size)
+    return {"given_back_B": size}
 
 
 def mount(config: Config, engine: Any, mode: str, size: int) -> dict[str, Any]:
@@ -114,7 +111,7 @@ def unmount(config: Config, engine: Any) -> dict[str, Any]:
     if (area := config.home / AREA).exists():
         size = int(json.loads(area.read_text()))
         try:
-            _trim(config, engine, [(config.raw_bytes, config.raw_bytes + size)])
+            _trim(config, engine, config.raw_bytes, size)
             area.unlink()
             result["given_back_B"] = size
         except StoreError as error:  # of a pool that is damaged: what is left of it has to end all the same
@@ -159,13 +156,12 @@ def end(config: Config) -> None:
     _umount_fuse(config)
 
 
-def _trim(config: Config, engine: Any, ranges: Sequence[Sequence[int]]) -> None:
+def _trim(config: Config, engine: Any, begin: int, size: int) -> None:
     if not answers(config):
         engine.unserve(config)
         serve(config, engine, "default")
     with Client(config.endpoint, timeout_s=120) as client:
-        for begin, end in ranges:
-            client.trim(begin, end - begin)
+        client.trim(begin, size)
         client.flush()
 
 

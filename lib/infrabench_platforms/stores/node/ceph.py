@@ -32,7 +32,6 @@ _IMAGE = f"{options.POOL}/{options.IMAGE}"
 UP_S, CLEAN_S, DOWN_S = 60.0, 90.0, 60.0
 OPTIONS_S = 15.0  # for OSDs to get options from the monitor
 GIVE_UP_S = 6
-MODE = "mode"  # in the run folder: how the volume is served now
 BEFORE = "recovered.json"  # bytes recovered before the disk that is replaced now was lost
 CACHE = {"default": "writeback", "strict": "none"}
 # What an OSD shares its disk out by. The capacity of disks of its class is Ceph's guess, unless an OSD, which measures
@@ -96,15 +95,14 @@ def destroy(config: Config) -> None:
 
 def serve(config: Config, mode: str) -> None:
     """Serve the image with qemu-nbd: librbd with its write-back cache (``default``), or with none (``strict``)."""
-    marker = config.run / MODE
-    if daemons.alive(config, CLIENT) and marker.exists() and marker.read_text() == mode:
+    if daemons.serves(config, CLIENT, mode):
         return
     unserve(config)
     with connect(config) as cluster:
         spread_primaries(cluster)  # an OSD that was replaced has brought back CRUSH's own draw
     serve_image(config, mode)
     krbd.attach(config)
-    marker.write_text(mode)
+    config.mode.write_text(mode)
 
 
 def serve_image(config: Config, mode: str) -> None:
@@ -122,7 +120,7 @@ def unserve(config: Config) -> None:
     krbd.detach(config)
     daemons.stop(config, CLIENT)
     config.socket.unlink(missing_ok=True)
-    (config.run / MODE).unlink(missing_ok=True)
+    config.mode.unlink(missing_ok=True)
 
 
 def pids(config: Config) -> dict[str, dict[str, int]]:
@@ -327,4 +325,4 @@ def evidence(config: Config) -> str:
         with contextlib.suppress(StoreError):
             ceph = ("ceph", "-c", config.home / "ceph.conf", "--connect-timeout", "5", *words)
             parts += [f"# ceph {' '.join(words)}", daemons.run(ceph, timeout_s=15)]
-    return "\n".join([*parts, *daemons.log_ends(config)])
+    return "\n".join([*parts, daemons.log_ends(config)])

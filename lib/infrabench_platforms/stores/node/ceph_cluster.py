@@ -172,10 +172,10 @@ def connect(config: Config) -> Iterator[CephConnection]:
         handle.shutdown()
 
 
-def daemon(path: Path, prefix: str, timeout_s: float = 60.0, **words: Any) -> Any:
+def daemon(path: Path, prefix: str, **words: Any) -> Any:
     """Return what a daemon answers on its admin socket (bytes that are no JSON as text)."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
-        link.settimeout(timeout_s)
+        link.settimeout(60.0)
         try:
             link.connect(str(path))
             link.sendall(json.dumps({"prefix": prefix, "format": "json", **words}).encode() + b"\0")

@@ -16,7 +16,6 @@ from .ceph_cluster import IMAGE, POOL, daemon
 from .config import Config
 
 VOLUME = "volume"
-MODE = "guest-mode"  # in the run folder: the mode that the guest was started with
 unserve = guest.stop  # what librbd holds back is written first
 
 
@@ -34,12 +33,11 @@ def destroy(config: Config) -> None:
 
 def serve(config: Config, mode: str) -> None:
     """Let the guest have the image through librbd's write-back cache (``default``), or with none (``strict``)."""
-    marker = config.run / MODE
-    if guest.alive(config) and marker.exists() and marker.read_text() == mode:
+    if daemons.serves(config, guest.NAME, mode):
         return
     guest.stop(config)
     guest.start(config, [guest.Drive(VOLUME, drive(config, mode))])
-    marker.write_text(mode)
+    config.mode.write_text(mode)
 
 
 def drive(config: Config, mode: str) -> str:

@@ -41,24 +41,11 @@ def destroy(config: Config) -> None:
 
 def serve(config: Config, mode: str) -> None:
     """Serve the cluster's image on this node; of other stores nothing: they serve their volume themselves."""
-    if ceph.FSID not in config.options:
-        return
-    marker = config.run / ceph.MODE
-    if daemons.alive(config, ceph.CLIENT) and marker.exists() and marker.read_text() == mode:
+    if ceph.FSID not in config.options or daemons.serves(config, ceph.CLIENT, mode):
         return
     unserve(config)
     ceph.serve_image(config, mode)
-    marker.write_text(mode)
-
-
-def unserve(config: Config) -> None:
-    """End the server; what its cache holds is written first."""
-    ceph.unserve(config)
-
-
-def drop(config: Config) -> None:
-    """Empty librbd's cache."""
-    ceph.drop(config)
+    config.mode.write_text(mode)
 
 
 def pids(config: Config) -> dict[str, dict[str, int]]:
@@ -66,16 +53,13 @@ def pids(config: Config) -> dict[str, dict[str, int]]:
     return daemons.pids(config, (), (ceph.CLIENT,))
 
 
-def evidence(config: Config) -> str:
-    """Return the ends of the logs."""
-    return "\n".join(daemons.log_ends(config))
-
-
 def _refuse(*_: Any) -> NoReturn:
     raise StoreError("this is a client: ask the store's own node")
 
 
 used = throttle = fail = replace = state = corrupt = scrub = repair = facts = _refuse
+unserve, drop = ceph.unserve, ceph.drop
+evidence = daemons.log_ends
 
 
 def usage(config: Config, engine: Any) -> dict[str, Any]:

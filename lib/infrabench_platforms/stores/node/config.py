@@ -65,6 +65,11 @@ class Config:
         return self.run / "volume.sock"
 
     @property
+    def mode(self) -> Path:
+        """Names the mode of durability that the server of the volume was started in."""
+        return self.run / "mode"
+
+    @property
     def endpoint(self) -> Path | tuple[str, int]:
         """Where the volume is served over NBD: the unix socket, or address and port."""
         return (self.address, NBD_PORT) if self.listens else self.socket

@@ -93,12 +93,12 @@ def start(config: Config, name: str, argv: Sequence[str | Path], environment: Ma
     return child.pid
 
 
-def log_ends(config: Config) -> list[str]:
+def log_ends(config: Config) -> str:
     """Return the last lines of every daemon's log, each under its name."""
     lines: list[str] = []
     for log in sorted(config.log.glob("*.log")):
         lines += [f"# {log.name}", *log.read_text(errors="replace").splitlines()[-40:], ""]
-    return lines
+    return "\n".join(lines)
 
 
 def count_kills(config: Config) -> int:
@@ -117,6 +117,11 @@ def alive(config: Config, name: str) -> int | None:
     except (OSError, ValueError):
         return None
     return pid if started == _started(pid) else None
+
+
+def serves(config: Config, name: str, mode: str) -> bool:
+    """Tell whether the server `name` of the volume runs, in this mode of durability."""
+    return alive(config, name) is not None and config.mode.exists() and config.mode.read_text() == mode
 
 
 def pids(config: Config, storage: Sequence[str], client: Sequence[str] = ()) -> dict[str, dict[str, int]]:

@@ -194,10 +194,10 @@ def verbs(serve: Callable[[Config, str], None], device: Callable[[Config], str])
         run(config, ("python3", "-c", _FLUSH, device(config)))
         return {"device": device(config), "mode": mode}
 
-    def filled(config: Config, _engine: Any, size: int, offset: int = 0) -> dict[str, Any]:
+    def filled(config: Config, _engine: Any, size: int) -> dict[str, Any]:
         way = ("--ioengine=libaio", "--direct=1", f"--filename={device(config)}")
         most_s = 120 + size / MIB
-        return block.fill_area(config, size, offset, way, lambda argv: run(config, argv, timeout_s=most_s))
+        return block.fill_area(config, size, way, lambda argv: run(config, argv, timeout_s=most_s))
 
     def unmounted(_config: Config, _engine: Any) -> dict[str, Any]:
         return {"given_back_B": 0}

@@ -196,7 +196,7 @@ def _throttle(config: Config, engine: StoreEngine, level: str) -> dict[str, Any]
 _mode, _disk = partial(_one_of, MODES), partial(_one_of, ("0", "1"))
 # What the words after a verb have to be, whatever the engine does; other verbs take none.
 WORDS: dict[str, tuple[Callable[[str], Any], ...]] = {
-    "serve": (_mode,), "fill": (_bytes, _bytes), "mount": (_mode, _bytes), "throttle": (partial(_one_of, THROTTLES),),
+    "serve": (_mode,), "fill": (_bytes,), "mount": (_mode, _bytes), "throttle": (partial(_one_of, THROTTLES),),
     "fail": (_disk,), "replace": (_disk,), "corrupt": (partial(_one_of, ("one", "both")),),
     "scrub": (partial(_one_of, ("light", "deep")),),
 }  # fmt: skip

@@ -20,16 +20,10 @@ CAN_FLUSH, CAN_TRIM = 1 << 2, 1 << 5
 TRIM_STEP = 2**30
 
 
-def nbdkit_options(config: Config) -> tuple[str, ...]:
-    """Return the options by which nbdkit serves where the store is told to."""
+def listen_options(config: Config, address: str, socket: str) -> tuple[str, ...]:
+    """Return the options by which a server listens where the store is told to, from what it calls either kind."""
     where = config.endpoint
-    return ("-i", where[0], "-p", str(where[1])) if isinstance(where, tuple) else ("-U", str(where))
-
-
-def qemu_options(config: Config) -> tuple[str, ...]:
-    """Return the same for qemu-nbd."""
-    where = config.endpoint
-    return ("-b", where[0], "-p", str(where[1])) if isinstance(where, tuple) else ("-k", str(where))
+    return (address, where[0], "-p", str(where[1])) if isinstance(where, tuple) else (socket, str(where))
 
 
 class Client:

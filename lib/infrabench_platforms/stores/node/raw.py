@@ -10,12 +10,11 @@ from typing import Any, NoReturn
 
 from . import daemons, disks
 from .config import Config, StoreError
-from .nbd import nbdkit_options
+from .nbd import listen_options
 
 SERVER = "nbdkit"
 DISK = 0
 THREADS = "32"  # requests of one connection at a time
-MODE = "mode"  # in the run folder: of the server that runs
 # Every write is followed by a flush where nothing may be confirmed before the disk has it.
 FILTERS = {"default": ((), ()), "strict": (("--filter=fua",), ("fuamode=force",))}
 NO_COPY = "a disk without a storage system has no second copy"
@@ -37,23 +36,21 @@ def destroy(config: Config) -> None:
 
 def serve(config: Config, mode: str) -> None:
     """Serve the disk; writes are confirmed from the page cache (``default``), or after a flush (``strict``)."""
-    marker = config.run / MODE
-    if daemons.alive(config, SERVER):
-        if marker.exists() and marker.read_text() == mode:
-            return
-        unserve(config)
-    config.socket.unlink(missing_ok=True)  # nbdkit takes none that is there
+    if daemons.serves(config, SERVER, mode):
+        return
+    unserve(config)
     filters, settings = FILTERS[mode]
     daemons.start(config, SERVER, (
-        SERVER, "-f", "-t", THREADS, *nbdkit_options(config), *filters, "file", disks.device(config, DISK), *settings,
+        SERVER, "-f", "-t", THREADS, *listen_options(config, "-i", "-U"), *filters, "file",
+        disks.device(config, DISK), *settings,
     ))  # fmt: skip
-    marker.write_text(mode)
+    config.mode.write_text(mode)
 
 
 def unserve(config: Config) -> None:
     """End the server; it writes what it holds first."""
     daemons.stop(config, SERVER)
-    config.socket.unlink(missing_ok=True)
+    config.socket.unlink(missing_ok=True)  # nbdkit takes none that is there
 
 
 def pids(config: Config) -> dict[str, dict[str, int]]:
@@ -86,6 +83,7 @@ def _refuse(*_: Any) -> NoReturn:
 
 
 fail = replace = corrupt = scrub = repair = _refuse
+evidence = daemons.log_ends
 
 
 def facts(config: Config) -> dict[str, Any]:
@@ -100,8 +98,3 @@ def facts(config: Config) -> dict[str, Any]:
             "drop": "the page cache of the disk, all written",
         },
     }  # fmt: skip
-
-
-def evidence(config: Config) -> str:
-    """Return the end of the log."""
-    return "\n".join(daemons.log_ends(config))

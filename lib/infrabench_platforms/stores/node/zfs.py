@@ -11,12 +11,11 @@ import json
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from . import daemons, damage, disks, zpool
 from .config import Config, StoreError
-from .nbd import nbdkit_options
+from .nbd import listen_options
 from .zpool import BLOCK_BYTES, DIRTY, POLL_S, SCRUB_S, SEEN_S, SYNC
 
 SERVER = "nbdkit"
@@ -191,7 +190,7 @@ def evidence(config: Config) -> str:
         state = json.dumps(ask(config, "status", timeout_s=5), indent=1)
     except StoreError as error:
         state = str(error)
-    return "\n".join([state, *daemons.log_ends(config)])
+    return f"{state}\n{daemons.log_ends(config)}"
 
 
 def _ensure_running(config: Config, mode: str = "default") -> None:
@@ -209,14 +208,7 @@ def _start(config: Config, mode: str, *, make: bool = False) -> None:
         "dirty": config.memory_bytes * DIRTY // 100, "throttle": level.read_text() if level.exists() else "default",
         **({"create": "yes", "size": config.volume_bytes, "block": BLOCK_BYTES} if make else {}),
     }  # fmt: skip
-    argv: list[str | Path] = [
-        SERVER,
-        "-f",
-        "-t",
-        THREADS,
-        *nbdkit_options(config),
-        config.options.get("plugin", PLUGIN),
-    ]
+    argv = [SERVER, "-f", "-t", THREADS, *listen_options(config, "-i", "-U"), config.options.get("plugin", PLUGIN)]
     argv += [f"{key}={value}" for key, value in settings.items()] + [f"disk={path}" for path in there]
     daemons.start(config, SERVER, argv, ALLOCATOR)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from . import block, daemons, damage, disks, zpool
 from .config import Config, StoreError
-from .nbd import qemu_options
+from .nbd import listen_options
 from .zpool import BLOCK_BYTES, DIRTY, POLL_S, SCRUB_S, SEEN_S, SYNC
 
 SERVER = "qemu-nbd"
@@ -80,7 +80,7 @@ def serve(config: Config, mode: str) -> None:
         return
     config.socket.unlink(missing_ok=True)
     how = ("-t", "-e", "16", "-f", "raw", "--cache=none", "--aio=native", "--discard=unmap")
-    daemons.start(config, SERVER, (SERVER, *how, *qemu_options(config), device(config)))
+    daemons.start(config, SERVER, (SERVER, *how, *listen_options(config, "-b", "-k"), device(config)))
 
 
 def unserve(config: Config) -> None:
@@ -107,7 +107,11 @@ def used(config: Config) -> int:
 def drop(config: Config) -> None:
     """Empty the ARC: by exporting the pool and importing it, or, while its files are mounted, by letting it shrink."""
     if block.is_mounted(config.mount):
-        _shrink(config)
+        run("zpool", "sync", pool(config))
+        tune(config, {ARC: LEAST_CACHE})
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+        daemons.until(lambda: int(_read_arc("size")) < 2 * LEAST_CACHE, FREE_S, "an empty ARC")
+        tune(config, {ARC: config.cache_bytes})
         return
     served = daemons.alive(config, SERVER)
     unserve(config)
@@ -210,7 +214,7 @@ def evidence(config: Config) -> str:
     for words in (("zpool", "status", "-pPv", pool(config)), ("zpool", "events")):
         with contextlib.suppress(StoreError):
             parts += [f"# {' '.join(words)}", *daemons.run(words, timeout_s=15).splitlines()[-60:]]
-    return "\n".join([*parts, *daemons.log_ends(config)])
+    return "\n".join([*parts, daemons.log_ends(config)])
 
 
 def run(*argv: str, timeout_s: float = COMMAND_S) -> str:
@@ -264,19 +268,6 @@ def _export(config: Config) -> None:
             time.sleep(POLL_S)
 
 
-def _shrink(config: Config) -> None:
-    run("zpool", "sync", pool(config))
-    tune(config, {"zfs_arc_max": LEAST_CACHE})
-    Path("/proc/sys/vm/drop_caches").write_text("3")
-
-    def is_empty() -> bool:
-        lines = Path("/proc/spl/kstat/zfs/arcstats").read_text().splitlines()
-        return next(int(line.split()[2]) for line in lines if line.startswith("size ")) < 2 * LEAST_CACHE
-
-    daemons.until(is_empty, FREE_S, "an empty ARC")
-    tune(config, {"zfs_arc_max": config.cache_bytes})
-
-
 def load() -> None:
     """Load the module unless it is there; `StoreError` where this kernel has none."""
     if is_loaded():
@@ -312,7 +303,7 @@ def tune(config: Config, values: Mapping[str, int]) -> None:
     kept = config.home / BEFORE
     before = json.loads(kept.read_text()) if kept.exists() else {}
     if ARC in values and ARC not in before:
-        before[ARC_CHOSEN] = _read_largest_arc()
+        before[ARC_CHOSEN] = _read_arc(ARC_CHOSEN)
     before |= {name: (PARAMETERS / name).read_text().strip() for name in values if name not in before}
     kept.write_text(json.dumps(before))
     for name, value in values.items():
@@ -332,10 +323,10 @@ def untune(config: Config) -> None:
         kept.unlink()
 
 
-def _read_largest_arc() -> str:
-    """Return how large the module lets its cache become now, in bytes; nothing where it does not tell."""
+def _read_arc(name: str) -> str:
+    """Return what the module says of its cache, in bytes: such as its `size` now; nothing where it does not tell."""
     rows = [line.split() for line in ARC_STATS.read_text().splitlines()] if ARC_STATS.exists() else []
-    return next((row[2] for row in rows if row[:1] == ["c_max"]), "")
+    return next((row[2] for row in rows if row[:1] == [name]), "")
 
 
 def threads() -> dict[str, int]:

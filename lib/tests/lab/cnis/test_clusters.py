@@ -20,21 +20,8 @@ from typing import Any
 import pytest
 
 from infrabench import registry
-from infrabench.core import (
-    Deployment,
-    DeploySpec,
-    Guards,
-    Host,
-    Limits,
-    NotRunnable,
-    Site,
-    Target,
-    Trial,
-    default_params,
-)
-from infrabench.experiment.execution import preflight, reparse
-from infrabench.experiment.execution.monitor import watching
-from infrabench.experiment.execution.trial import Bench, execute
+from infrabench.core import Deployment, DeploySpec, Host, Limits, Site, Target
+from infrabench.experiment.execution import reparse
 from infrabench.ledger.records import read_plan, read_trial, recorded, verify
 from infrabench.machines.sites.site import open_site
 from infrabench_platforms import lab
@@ -42,6 +29,8 @@ from infrabench_platforms.clusters import control, hosts
 from infrabench_platforms.lab import go_parts, go_tools, node_groups, nodes
 from infrabench_platforms.lab.shell import sh
 from infrabench_platforms.systems import _flows
+from tests.support.lab_trials import build_tools, run_trial, values
+from tests.support.leftovers import init_of
 from tests.support.machine_noise import is_carried_out
 from tests.support.started_commands import end_command, hash_trials, start_command, thawed, wait_for_trials
 from tests.support.storm import LONG, size
@@ -76,10 +65,7 @@ STUDY = Study(
 def built() -> None:
     """The Go tools of all clusters here; without a toolchain there is nothing to test."""
     parts = {part for name in CNIS for part in registry.system(name).CNI.parts}  # type: ignore[attr-defined]
-    try:
-        go_tools.make(tuple(dict.fromkeys((*node_groups.TOOLS, *sorted(parts)))))
-    except NotRunnable as error:
-        pytest.skip(f"not run: {error}")
+    build_tools(sorted(parts))
 
 
 def kubectl(name: str, *argv: str) -> str:
@@ -111,10 +97,6 @@ def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def init_of(container: str) -> int:
-    return int(sh("lxc-info", "-P", nodes.nodes_dir(), "-n", container, "-pH").stdout)
-
-
 # ------------------------------------------------------------------------------------- clusters that stay
 
 
@@ -135,7 +117,7 @@ def test_clusters_come_up_in_time_are_frozen_while_a_session_runs_and_leave_noth
         told = json.loads(kubectl(name, "get", "nodes", "--output=json"))["items"]
         assert {each["metadata"]["name"] for each in told} == {"worker1", "worker2"}
         assert {each["status"]["nodeInfo"]["kubeletVersion"] for each in told} == {version}
-    inits = {node.container: init_of(node.container) for name in CNIS for node in kept_nodes(name)}
+    inits = {node: init_of(node) for name in CNIS for node in kept_nodes(name)}
     status, said = end_command(start_command("lab", "up", "--kubernetes", "flannel"))
     assert (status, "Ready" in said) == (0, False), said  # it stands already
     with open_site("lab"):
@@ -143,7 +125,7 @@ def test_clusters_come_up_in_time_are_frozen_while_a_session_runs_and_leave_noth
     assert not any(is_frozen(node) for name in CNIS for node in kept_nodes(name))
     for name in CNIS:
         assert kubectl(name, "get", "nodes", READY).split() == ["True", "True"]
-    assert {container: init_of(container) for container in inits} == inits
+    assert {node: init_of(node) for node in inits} == inits
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -199,7 +181,7 @@ def test_a_session_that_is_killed_and_then_loses_a_worker_ends_with_every_planne
     child = running(study, folder, "flannel", "host")
     wait_for_trials(folder, len(first) + 2, child)
     (worker,) = (node for node in own_nodes("flannel") if node.role == "worker1")
-    os.kill(init_of(worker.container), signal.SIGKILL)
+    os.kill(init_of(worker), signal.SIGKILL)
     status, said = end_command(child)
     assert status not in (0, -signal.SIGKILL), said
     assert "worker1" in said
@@ -322,15 +304,9 @@ def test_a_cluster_is_what_it_says_and_runs_what_was_built(
 def test_a_trial_between_the_nodes_takes_the_path_that_it_claims(
     pair: dict[str, Deployment], lab_site: Site, name: str
 ) -> None:
-    workload, nobody = registry.workload("iperf3"), Guards(None, None, None, None)
-    with thawed(pair[name]), watching([], {}) as monitor:
-        bench = Bench(preflight.roles(lab_site, pair[name]), monitor, {}, nobody)
+    with thawed(pair[name]):
         for way in ({}, {"interface": "second"}, {"interface": "service"}, {"multus": False}, {"policy": True}):
-            params = {**default_params(workload), "seconds": 1, "omit_s": 0, **way}
-            trial = Trial("0" * 16, 0, 0, name, "iperf3", "tcp", params, None, None, 3.0)
-            record = execute(trial, workload, bench).record
-            assert (record.state, record.reason) == ("ok", ""), way
-            found = {each.metric: each.value for each in record.measurements}
+            found = values(run_trial(lab_site, pair[name], "iperf3", seconds=1, omit_s=0, **way).record)
             assert found["throughput_bit_per_s"] > 50e6
             assert {metric for metric in found if "cpu" in metric} == {"cpu_s_per_B", "cpu_percent"}  # one machine
             assert 0 < found["cpu_percent"] <= 100

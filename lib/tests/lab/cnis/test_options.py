@@ -5,11 +5,8 @@ from __future__ import annotations
 import pytest
 
 from infrabench import registry
-from infrabench.core import DeploySpec, Guards, Limits, NotRunnable, Site, Trial, default_params
-from infrabench.experiment.execution import preflight
-from infrabench.experiment.execution.monitor import watching
-from infrabench.experiment.execution.trial import Bench, execute
-from infrabench_platforms.lab import go_tools, node_groups
+from infrabench.core import DeploySpec, Limits, Site
+from tests.support.lab_trials import build_tools, run_trial, values
 
 SPEC = DeploySpec("test", Limits(memory_bytes=256 * 2**20), "198.18.64.10")
 OVERLAYS = {"flannel": "flannel.1", "cilium": "cilium_vxlan"}
@@ -27,13 +24,10 @@ SERVICES = {"nftables": "kube-proxy (nftables)", "kpr": "the CNI itself, no kube
     ],
 )  # fmt: skip
 def test_an_option_is_what_its_name_says_and_new_connections_are_measured(lab_site: Site, name: str) -> None:
-    system, workload = registry.system(name), registry.workload("netperf")
-    try:
-        go_tools.make((*node_groups.TOOLS, *system.CNI.parts))  # type: ignore[attr-defined]
-    except NotRunnable as error:
-        pytest.skip(f"not run: {error}")
+    system = registry.system(name)
+    build_tools(system.CNI.parts)
     cni, _, option = name.partition("-1000-")[0].partition("-")
-    with system.deploy(lab_site, SPEC) as made, watching([], {}) as monitor:
+    with system.deploy(lab_site, SPEC) as made:
         able, targets = made.facts["capabilities"], made.targets
         overlay = {} if option == "direct" else {"overlay": OVERLAYS[cni]}
         assert able["encapsulation"] == ("none" if option == "direct" else "vxlan")
@@ -49,31 +43,12 @@ def test_an_option_is_what_its_name_says_and_new_connections_are_measured(lab_si
         found = targets["worker1"].check(("sh", "-c", RULES), timeout_s=20).split()
         by_iptables, by_nft = (int(number) > able["idle_services"] for number in found)
         assert (by_iptables, by_nft) == (option not in ("nftables", "kpr"), option == "nftables")
-        bench = Bench(preflight.roles(lab_site, made), monitor, {}, Guards(None, None, None, None))
-        _measure_agents(name, bench)
+        # what the CNI's programs take: Cilium's agent is one of the large ones, and its operator another
+        took = values(run_trial(lab_site, made, "cni-agents", seconds=3.0, settle_s=1.0).record)
+        assert ("operator_memory_B" in took) is name.startswith("cilium")
+        assert 2e7 < took["agents_memory_B"] < 2e9
+        assert 0 <= took["agents_cpu_percent"] < 100
         for interface in ("primary", "service"):
-            params = {
-                **default_params(workload),
-                "test": "TCP_CRR",
-                "seconds": 1,
-                "cpus": "one",
-                "interface": interface,
-            }
-            trial = Trial("0" * 16, 0, 0, name, "netperf", "tcp_crr", params, None, None, 3.0)
-            record = execute(trial, workload, bench).record
-            assert (record.state, record.reason) == ("ok", ""), interface
-            found = {each.metric: each.value for each in record.measurements}
-            assert 100 < found["transactions_per_s"] < 100_000
-
-
-def _measure_agents(name: str, bench: Bench) -> None:
-    """Measure what the CNI's programs take: Cilium's agent is one of the large ones, and its operator another."""
-    workload = registry.workload("cni-agents")
-    params = {**default_params(workload), "seconds": 3.0, "settle_s": 1.0}
-    trial = Trial("1" * 16, 0, 0, name, "cni-agents", "idle", params, None, None, 8.0)
-    record = execute(trial, workload, bench).record
-    assert (record.state, record.reason) == ("ok", "")
-    found = {each.metric: each.value for each in record.measurements}
-    assert ("operator_memory_B" in found) is name.startswith("cilium")
-    assert 2e7 < found["agents_memory_B"] < 2e9
-    assert 0 <= found["agents_cpu_percent"] < 100
+            asked = {"test": "TCP_CRR", "seconds": 1, "cpus": "one", "interface": interface}
+            rates = values(run_trial(lab_site, made, "netperf", **asked).record)
+            assert 100 < rates["transactions_per_s"] < 100_000

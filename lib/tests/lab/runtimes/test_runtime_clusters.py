@@ -14,25 +14,12 @@ from typing import Any
 import pytest
 
 from infrabench import registry
-from infrabench.core import (
-    Deployment,
-    DeploySpec,
-    Guards,
-    NotRunnable,
-    Site,
-    Target,
-    Trial,
-    TrialRecord,
-    default_params,
-    plan_steps,
-)
+from infrabench.core import Deployment, DeploySpec, NotRunnable, Site, Target, default_params, plan_steps
 from infrabench.experiment.execution import preflight
-from infrabench.experiment.execution.monitor import watching
-from infrabench.experiment.execution.trial import Bench, Finished, execute
 from infrabench.machines.sites.site import open_site
 from infrabench.studies.runtimes import STUDY
 from infrabench_platforms.clusters import pods
-from infrabench_platforms.lab import go_tools, node_groups
+from tests.support.lab_trials import build_tools, run_trial, values
 from tests.support.started_commands import thawed
 
 # The first test builds what is not built yet: half an hour where nothing is.
@@ -58,10 +45,7 @@ LOGS = {"containerd-runc": CONTAINERD, "crio-runc": CRIO}
 @pytest.fixture(scope="module")
 def fleet(nothing_left_of_module: None) -> Iterator[tuple[Site, dict[str, Deployment]]]:
     """Every runtime that the lab can have, each frozen."""
-    try:
-        go_tools.make(tuple(dict.fromkeys((*node_groups.TOOLS, *PARTS))))
-    except NotRunnable as error:
-        pytest.skip(f"not run: {error}")
+    build_tools(PARTS)
     with ExitStack() as stack:
         site = stack.enter_context(open_site("lab"))
         made = {}
@@ -82,20 +66,6 @@ def standing(targets: Mapping[str, Target]) -> list[str]:
     config = json.loads(targets["control"].lifecycle["population"][-1])
     argv = (*config["kubectl"], f"--namespace={pods.NAMESPACE}", "get", "pods", "--output=name")
     return targets["control"].host.run(argv, timeout_s=30).stdout.decode().split()
-
-
-def trial(site: Site, deployment: Deployment, name: str, **given: Any) -> Finished:
-    workload = registry.workload(name)
-    params = {**default_params(workload), **given}
-    planned = Trial("0" * 16, 0, 0, deployment.system, name, "x", params, None, None, 3.0)
-    with watching([], {}) as monitor:
-        bench = Bench(preflight.roles(site, deployment), monitor, {}, Guards(None, None, None, None))
-        return execute(planned, workload, bench)
-
-
-def values(record: TrialRecord) -> dict[str, float]:
-    assert (record.state, record.reason) == ("ok", "")
-    return {each.metric: each.value for each in record.measurements}
 
 
 def test_every_runtime_is_what_it_claims(fleet: tuple[Site, dict[str, Deployment]]) -> None:
@@ -152,7 +122,7 @@ def test_all_pods_start_at_once_and_bandwidth_is_that_of_the_raw_record(
     site, made = fleet
     with thawed(made[name]):
         for _ in range(3):  # a machine that stalls for a moment makes starts late, and the trial invalid
-            finished = trial(site, made[name], "pods-stream", pods=10, seconds=1, array_bytes=4 * 2**20)
+            finished = run_trial(site, made[name], "pods-stream", pods=10, seconds=1, array_bytes=4 * 2**20)
             if finished.record.state != "invalid":
                 break
     found = values(finished.record)
@@ -177,12 +147,12 @@ def test_forty_pods_run_and_their_start_is_timed(fleet: tuple[Site, dict[str, De
     with thawed(made["crio-runc"]) as targets:
         if (targets["control"].pods or 0) < 40:
             pytest.skip(f"not run: {targets['control'].lifecycle['pods_reason'][0]}")
-        timed = trial(site, made["crio-runc"], "pods-startup", pods=40, settle_s=0.2)
+        timed = run_trial(site, made["crio-runc"], "pods-startup", pods=40, settle_s=0.2)
         assert abs(json.loads(timed.blobs["clock.stdout"])["offset_s"]) < 0.05  # nodes have this machine's clock
         found = values(timed.record)
         assert 0 < found["first_instruction_s"] < found["all_ready_s"] < 60
         assert 2**18 < found["memory_B_per_pod"] < 2**27
-        rates = values(trial(site, made["crio-runc"], "pods-netperf", pods=40, seconds=1).record)
+        rates = values(run_trial(site, made["crio-runc"], "pods-netperf", pods=40, seconds=1).record)
         assert rates["throughput_bit_per_s"] > 1e8
         verb(targets, "remove")
 
@@ -201,7 +171,7 @@ def test_pods_that_do_not_start_fail_their_trial_with_evidence_and_are_removed(
     ill = replace(control, lifecycle={**control.lifecycle, "population": population})
     with thawed(sick):
         verb(sick.targets, "remove")
-        finished = trial(site, replace(sick, targets={**sick.targets, "control": ill}), "pods-stream", pods=2)
+        finished = run_trial(site, replace(sick, targets={**sick.targets, "control": ill}), "pods-stream", pods=2)
         assert standing(sick.targets) == ["pod/conductor"]
     assert finished.record.state == "failed"
     assert "2 of 2 pods are not Ready" in finished.record.reason

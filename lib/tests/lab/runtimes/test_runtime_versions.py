@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from infrabench import registry
-from infrabench.core import NotRunnable
 from infrabench.experiment.execution import runs, session
 from infrabench.ledger import catalogue, records
 from infrabench.ledger.session_folder import SessionFolder
-from infrabench_platforms.lab import go_parts, go_tools, node_groups
+from infrabench_platforms.lab import go_parts, node_groups
+from tests.support.lab_trials import build_tools
 
 # The first builds what is not built yet: half an hour where nothing is.
 pytestmark = pytest.mark.timeout(3600)
@@ -29,10 +29,7 @@ def test_versions_of_a_program_are_measured_side_by_side(
     monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path))
     *systems, workloads = PAIRS[study]
     program = systems[0].partition("@")[0].partition("-")[0]
-    try:
-        go_tools.make((*node_groups.TOOLS, *go_parts.VERSIONS[program].values()))
-    except NotRunnable as error:
-        pytest.skip(f"not run: {error}")
+    build_tools(go_parts.VERSIONS[program].values())
     request = session.request(
         registry.study(study), profile="smoke", systems=systems, workloads=workloads, runs=1, site="lab"
     )

@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 
 from infrabench import registry
-from infrabench.core import Deployment, DeploySpec, Guards, Site, Target, Trial, default_params
-from infrabench.experiment.execution import preflight
-from infrabench.experiment.execution.monitor import watching
-from infrabench.experiment.execution.trial import Bench, execute
+from infrabench.core import Deployment, DeploySpec, Site, Target
 from infrabench.studies.storage import STUDY
 from infrabench_platforms.lab import images
 from infrabench_platforms.stores.node import krbd
+from tests.support.lab_trials import run_trial, values
 from tests.support.storm import in_long_form
 
 pytestmark = [pytest.mark.timeout(3600), in_long_form]
@@ -54,14 +52,8 @@ def test_it_says_that_it_is_emulated_and_which_engine_ran(deployment):
 
 @pytest.mark.parametrize("mode", ["default", "strict"])
 def test_single_requests_inside_the_guest(deployment, lab_site, mode):
-    module = registry.workload("fio-4k")
-    params = {**default_params(module), **REQUESTS, "mode": mode, "pattern": "randwrite"}
-    trial = Trial("t", 0, 0, deployment.system, "fio-4k", "s", params, None, None, 30.0)
-    with watching([], {}) as monitor:
-        bench = Bench(preflight.roles(lab_site, deployment), monitor, {}, Guards(None, None, None, None))
-        record = execute(trial, module, bench).record
-    assert record.state == "ok", record.reason
-    assert {each.metric: each.value for each in record.measurements}["iops"] > 50
+    finished = run_trial(lab_site, deployment, "fio-4k", **REQUESTS, mode=mode, pattern="randwrite")
+    assert values(finished.record)["iops"] > 50
 
 
 def test_paths_that_a_guest_has_not_are_left_out(deployment):

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from infrabench import registry
-from infrabench.core import Deployment, DeploySpec, Guards, Site, Target, Trial, TrialRecord, default_params
-from infrabench.experiment.execution import preflight
-from infrabench.experiment.execution.monitor import watching
-from infrabench.experiment.execution.trial import Bench, execute
+from infrabench.core import Deployment, DeploySpec, Site, Target
 from infrabench.studies.storage import STUDY
 from infrabench_platforms.stores import link
+from tests.support.lab_trials import run_trial, values
 
 pytestmark = [pytest.mark.timeout(1800)]
 
@@ -34,35 +32,24 @@ def deployment(request: pytest.FixtureRequest, lab_site: Site) -> Iterator[Deplo
         yield made
 
 
-def trial(site: Site, made: Deployment, workload: str, **params: Any) -> TrialRecord:
-    module = registry.workload(workload)
-    given = {**default_params(module), **params}
-    what = Trial("t", 0, 0, made.system, workload, "s", given, None, None, 30.0)
-    with watching([], {}) as monitor:
-        bench = Bench(preflight.roles(site, made), monitor, {}, Guards(None, None, None, None))
-        return execute(what, module, bench).record
-
-
-def values(record: TrialRecord) -> Mapping[str, float]:
-    assert record.state == "ok", record.reason
-    assert not record.conditions.get("cleanup_failed"), record.conditions
-    return {each.metric: each.value for each in record.measurements}
+def measure(site: Site, made: Deployment, workload: str, **params: Any) -> dict[str, float]:
+    return values(run_trial(site, made, workload, **params).record)
 
 
 @pytest.mark.parametrize("pattern", ["randread", "randwrite"])
 def test_single_requests_in_both_places(deployment: Deployment, lab_site: Site, pattern: str) -> None:
     for placement in ("same-node", "two-nodes", "same-node"):
-        found = values(trial(lab_site, deployment, "fio-4k", placement=placement, pattern=pattern, **REQUESTS))
+        found = measure(lab_site, deployment, "fio-4k", placement=placement, pattern=pattern, **REQUESTS)
         assert found["iops"] > 50
         if placement == "two-nodes":
             assert found["iops"] * 4096 < WIRE_B_PER_S
 
 
 def test_files_and_a_database_on_another_node(deployment: Deployment, lab_site: Site) -> None:
-    copied = values(trial(lab_site, deployment, "file-copy", placement="two-nodes", files=4, total_bytes=256 * MIB))
+    copied = measure(lab_site, deployment, "file-copy", placement="two-nodes", files=4, total_bytes=256 * MIB)
     assert copied["read_B_per_s"] < WIRE_B_PER_S
     assert copied["write_B_per_s"] < WIRE_B_PER_S
-    done = values(trial(lab_site, deployment, "oltp", placement="two-nodes", rows=10_000, seconds=3))
+    done = measure(lab_site, deployment, "oltp", placement="two-nodes", rows=10_000, seconds=3)
     assert done["transactions_per_s"] > 1
 
 
@@ -96,7 +83,7 @@ def test_a_link_that_is_cut_fails_the_trial_and_not_the_next(
     begun = time.monotonic()
     long = {**params, "seconds": 60.0} if workload == "fio-4k" else params
     try:
-        record = trial(lab_site, deployment, workload, placement="two-nodes", **long)
+        record = run_trial(lab_site, deployment, workload, placement="two-nodes", **long).record
     finally:
         cut.set()
         thread.join()
@@ -105,8 +92,8 @@ def test_a_link_that_is_cut_fails_the_trial_and_not_the_next(
     assert "the network between client and store is gone" in record.reason
     assert not record.measurements
     assert time.monotonic() - begun < 150
-    values(trial(lab_site, deployment, "fio-4k", placement="two-nodes", **REQUESTS))
-    values(trial(lab_site, deployment, "fio-4k", placement="same-node", **REQUESTS))
+    measure(lab_site, deployment, "fio-4k", placement="two-nodes", **REQUESTS)
+    measure(lab_site, deployment, "fio-4k", placement="same-node", **REQUESTS)
 
 
 def test_bytes_that_took_another_way_are_no_result(deployment: Deployment, lab_site: Site) -> None:
@@ -116,6 +103,6 @@ def test_bytes_that_took_another_way_are_no_result(deployment: Deployment, lab_s
     life["uri"] = server.lifecycle["uri"] if deployment.system == "ceph" else life["uri"]
     here = Target("client", server.host, lifecycle=life, devices=server.devices)
     near = Deployment(deployment.system, {"server": server, "client": here}, deployment.facts)
-    record = trial(lab_site, near, "fio-4k", placement="two-nodes", **REQUESTS)
+    record = run_trial(lab_site, near, "fio-4k", placement="two-nodes", **REQUESTS).record
     assert record.state == "invalid", record.reason
     assert "two nodes" in record.reason

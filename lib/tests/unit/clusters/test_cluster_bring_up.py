@@ -9,29 +9,19 @@ import pytest
 from infrabench.core import ProvisionError
 from infrabench_platforms.clusters import cluster
 from infrabench_platforms.clusters.cluster import Cluster, Kubectl
-from tests.support.cluster_fakes import Scripted, machines, scripts
+from tests.support.cluster_fakes import Scripted, answers, machines, scripts
 
-NEVER = b"no script has this"
-
-
-def control_host(ranges: bytes = b"198.19.0.0/24 198.19.1.0/24", refuses: bytes = NEVER) -> Scripted:
-    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-        if refuses in stdin or refuses.decode() in argv:
-            return 1, b"it does not start"
-        if stdin.startswith(b"for file"):
-            return 0, b"kubeconfig\0" * 6
-        return 0, ranges if any("podCIDR" in part for part in argv) else b""
-
-    return Scripted(answer, name="control", address="198.18.0.21")
+NEVER = "no script has this"
 
 
-def worker_host(number: int, refuses: bytes = NEVER) -> Scripted:
-    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-        if refuses in stdin:
-            return 1, b"no overlay file system"
-        return 0, b"E1121 cannot reach the API" if "grep -v" in " ".join(argv) else b""
+def control_host(ranges: str = "198.19.0.0/24 198.19.1.0/24", refuses: str = NEVER) -> Scripted:
+    told = {refuses: (1, "it does not start"), "for file": "kubeconfig\0" * 6, "podCIDR": ranges}
+    return Scripted(answers(told), name="control", address="198.18.0.21")
 
-    return Scripted(answer, name=f"worker{number}", address=f"198.18.0.{21 + number}")
+
+def worker_host(number: int, refuses: str = NEVER) -> Scripted:
+    told = {refuses: (1, "no overlay file system"), "grep -v": "E1121 cannot reach the API"}
+    return Scripted(answers(told), name=f"worker{number}", address=f"198.18.0.{21 + number}")
 
 
 def started(host: Scripted) -> list[str]:
@@ -52,7 +42,7 @@ def test_a_cluster_is_three_hosts_whose_units_start_in_order() -> None:
 
 def test_nodes_that_do_not_register_are_told_with_what_their_kubelets_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "REGISTER_S", 0.05)
-    hosts = control_host(ranges=b"198.19.0.0/24"), worker_host(1), worker_host(2)  # one of two has come
+    hosts = control_host(ranges="198.19.0.0/24"), worker_host(1), worker_host(2)  # one of two has come
     with pytest.raises(ProvisionError, match=r"register .* worker1: E1121 cannot reach the API; worker2: E1121"):
         cluster.bring_up(machines(*hosts))
 
@@ -60,13 +50,13 @@ def test_nodes_that_do_not_register_are_told_with_what_their_kubelets_said(monke
 @pytest.mark.parametrize(
     ("where", "text", "told"),
     [
-        ("control", b"init phase certs", "it does not start"),
-        ("control", b"/readyz", "it does not start"),
-        ("worker2", b"images import", "no overlay file system"),
-        ("worker1", b"systemctl start", "no overlay file system"),
+        ("control", "init phase certs", "it does not start"),
+        ("control", "/readyz", "it does not start"),
+        ("worker2", "images import", "no overlay file system"),
+        ("worker1", "systemctl start", "no overlay file system"),
     ],
 )
-def test_what_does_not_start_is_told_with_its_host(where: str, text: bytes, told: str) -> None:
+def test_what_does_not_start_is_told_with_its_host(where: str, text: str, told: str) -> None:
     hosts = [control_host(refuses=text if where == "control" else NEVER)]
     hosts += [worker_host(number, refuses=text if where == f"worker{number}" else NEVER) for number in (1, 2)]
     with pytest.raises(ProvisionError, match=rf"on {where} exited with 1 .*: {told}"):
@@ -84,11 +74,7 @@ def test_nodes_that_are_not_ready_say_why() -> None:
         }  # fmt: skip
 
     listed = {"items": [node("worker1", "True", "fine"), node("worker2", "False", "cni plugin not initialized")]}
-
-    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-        return (1, b"timed out") if "wait" in argv else (0, json.dumps(listed).encode())
-
-    host = Scripted(answer)
+    host = Scripted(answers(wait=(1, "timed out"), get=listed))
     with pytest.raises(ProvisionError) as error:
         cluster.wait_ready(Cluster(Kubectl(host, ("k",)), cluster.NODES))
     assert str(error.value) == "nodes are not Ready after 120 s: worker2: cni plugin not initialized"
@@ -96,15 +82,9 @@ def test_nodes_that_are_not_ready_say_why() -> None:
 
 
 def test_a_ready_node_that_takes_no_pods_yet_is_waited_for() -> None:
-    asked = []
-
-    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-        if "wait" in argv:
-            return 0, b""
-        asked.append(argv)
-        taints = [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}] if len(asked) < 3 else []
-        others = [{"key": "ours/own", "effect": "NoSchedule"}]
-        return 0, json.dumps({"items": [{"spec": {"taints": others}}, {"spec": {"taints": taints}}]}).encode()
-
-    cluster.wait_ready(Cluster(Kubectl(Scripted(answer), ("k",)), cluster.NODES))
-    assert len(asked) == 3
+    others = {"spec": {"taints": [{"key": "ours/own", "effect": "NoSchedule"}]}}
+    taints = [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
+    told = iter([{"items": [others, {"spec": {"taints": each}}]} for each in (taints, taints, [])])
+    host = Scripted(lambda argv, stdin: (0, b"" if "wait" in argv else json.dumps(next(told)).encode()))
+    cluster.wait_ready(Cluster(Kubectl(host, ("k",)), cluster.NODES))
+    assert next(told, None) is None

@@ -15,19 +15,15 @@ from infrabench_platforms.clusters import cluster, cni, control, runtimes, worke
 from infrabench_platforms.clusters.cluster import Cluster, Kubectl
 from infrabench_platforms.lab import network, node_groups
 from infrabench_platforms.systems import _cni
-from tests.support.cluster_fakes import Scripted, machines, scripts
+from tests.support.cluster_fakes import Scripted, answers, machines, scripts
 
 SECRETS = [f"kubeconfig {number}" for number in range(5)]
 
 
-def plane_host(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-    """A host that prints the five kubeconfigs and the CA where it is asked for them."""
-    return 0, "\0".join([*SECRETS, "the CA", ""]).encode() if stdin.startswith(b"for file") else b""
-
-
 @pytest.fixture
 def plane() -> control.ControlPlane:
-    host = Scripted(plane_host, address="198.18.0.21")
+    """A control plane on a host that prints the five kubeconfigs and the CA where it is asked for them."""
+    host = Scripted(answers({"for file": "\0".join([*SECRETS, "the CA", ""])}), address="198.18.0.21")
     return control.identities(host, "/opt/k", "v1.34.4", ("worker1", "worker2"))
 
 
@@ -150,29 +146,17 @@ def test_multus_is_first_in_the_runtimes_folder_and_delegates_to_the_file_of_the
 # ------------------------------------------------------------------------------------------------- kubectl
 
 
-def kubectl(status: int = 0, out: bytes = b"{}") -> tuple[Kubectl, Scripted]:
-    host = Scripted(lambda argv, stdin: (status, out))
-    return Kubectl(host, ("/opt/k/kubectl", "--kubeconfig", "/f")), host
-
-
-def test_kubectl_commands_name_the_cluster_and_carry_manifests_on_stdin() -> None:
-    asked, host = kubectl()
+def test_kubectl_commands_name_the_cluster_carry_manifests_on_stdin_and_say_what_kubectl_says() -> None:
+    prefix = ("/opt/k/kubectl", "--kubeconfig", "/f")
+    host = Scripted(answers(pods={}, services=(1, "error: forbidden")))
+    asked = Kubectl(host, prefix)
     asked.apply([{"kind": "A"}, {"kind": "B"}])
-    assert host.asked == [("/opt/k/kubectl", "--kubeconfig", "/f", "apply", "--filename=-")]
+    assert host.asked == [(*prefix, "apply", "--filename=-")]
     assert [each["kind"] for each in json.loads(host.given[0])["items"]] == ["A", "B"]
     assert asked.get("pods", "-n", "x") == {}
     assert host.asked[1][3:] == ("get", "pods", "-n", "x", "--output=json")
-
-
-def test_a_command_in_a_pod_is_never_taken_for_an_option_of_kubectl() -> None:
-    asked, _ = kubectl()
-    prefix = asked.exec_prefix("infrabench", "server")
-    assert prefix[-1] == "--"
-    assert prefix[:5] == ("/opt/k/kubectl", "--kubeconfig", "/f", "exec", "--namespace=infrabench")
-
-
-def test_what_kubectl_says_reaches_the_reader() -> None:
-    asked, _ = kubectl(1, b"error: forbidden")
-    with pytest.raises(ProvisionError, match=r"get pods.* on node exited with 1 .*: error: forbidden"):
-        asked.get("pods")
-    assert not asked.run("get", "pods").ok
+    in_pod = asked.exec_prefix("infrabench", "server")  # what follows is never taken for an option of kubectl
+    assert (in_pod[:5], in_pod[-1]) == ((*prefix, "exec", "--namespace=infrabench"), "--")
+    with pytest.raises(ProvisionError, match=r"get services.* on node exited with 1 .*: error: forbidden"):
+        asked.get("services")
+    assert not asked.run("get", "services").ok

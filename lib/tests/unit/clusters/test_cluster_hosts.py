@@ -41,18 +41,15 @@ def test_a_unit_runs_exactly_the_words_that_were_given(words: list[str], value: 
     assert environment == {"VALUE": value}
 
 
-def test_no_word_is_expanded_by_systemd() -> None:
+def test_no_word_is_expanded_by_systemd_and_a_runtime_leaves_its_children_alive() -> None:
     """In a command ``$`` begins a variable wherever it stands; in ``Environment=`` it is nothing special."""
-    (text,) = hosts.unit("x", ["/bin/echo", "${HOME}", "$X"], {"A": "$b"}).values()
-    assert 'ExecStart=/bin/echo "$${HOME}" $$X\n' in text
-    assert "Environment=A=$b\n" in text
-
-
-def test_a_unit_of_a_runtime_leaves_its_children_alive() -> None:
-    (alone,), (parent,) = hosts.unit("x", ["/x"]).values(), hosts.unit("x", ["/x"], children=True).values()
-    assert "KillMode=mixed\n" in alone
-    assert "KillMode=process\n" in parent
-    assert list(hosts.unit("etcd", ["/x"])) == ["/etc/systemd/system/infrabench-etcd.service"]
+    argv = ["/bin/echo", "${HOME}", "$X"]
+    for children, kill in ((False, "mixed"), (True, "process")):
+        made = hosts.unit("etcd", argv, {"A": "$b"}, children=children)
+        ((path, text),) = made.items()
+        assert path == "/etc/systemd/system/infrabench-etcd.service"
+        for line in ('ExecStart=/bin/echo "$${HOME}" $$X', "Environment=A=$b", f"KillMode={kill}"):
+            assert f"{line}\n" in text
 
 
 def test_the_version_of_a_module_is_that_of_the_program_which_runs(tmp_path: Path) -> None:

@@ -46,17 +46,12 @@ def test_a_pod_is_on_its_node_with_its_limit_and_tolerates_that_this_was_frozen(
 
 def test_pods_without_multus_clients_and_witnesses_are_told_apart() -> None:
     made = pods.runtime_class(pods.PLAIN)
+    assert "overhead" not in made
+    assert pods.runtime_class("kata")["overhead"] == {"podFixed": {"memory": "320Mi"}}  # that of Kata's own deployment
     assert pod(runtime_class=pods.class_name(pods.PLAIN))["spec"]["runtimeClassName"] == made["metadata"]["name"]
     assert pod(client=True)["metadata"]["labels"] == {pods.LABEL: "server", pods.CLIENT: "yes"}
     assert pods.CLIENT not in pod()["metadata"]["labels"]
     assert pod(host_network=True)["spec"]["hostNetwork"] is True
-
-
-def test_a_pod_of_kata_may_use_memory_beside_its_containers_for_what_runs_its_guest() -> None:
-    # The memory that Kata's own deployment names in its classes; no share of a processor, which ten pods would not get.
-    assert pods.runtime_class("kata")["overhead"] == {"podFixed": {"memory": "320Mi"}}
-    for other in ("crun", "runsc", pods.PLAIN):
-        assert "overhead" not in pods.runtime_class(other)
 
 
 def test_the_policy_selects_one_pod_and_lets_clients_in_on_the_ports_only() -> None:

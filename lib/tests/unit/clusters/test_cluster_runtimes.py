@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from infrabench.core import DesignError, NotRunnable, ProvisionError
+from infrabench.machines.hosts.host import LocalHost
 from infrabench_platforms.clusters import runtimes, workers
 from infrabench_platforms.clusters.kata import Kata
 from infrabench_platforms.lab import go_parts
-from tests.support.cluster_fakes import Scripted, machines, scripts
+from tests.support.cluster_fakes import Scripted, answers, machines, scripts
 from tests.support.scripts import write_program
 
 KATA = Kata(
@@ -154,10 +155,7 @@ def test_what_does_not_go_together_is_refused_before_anything_is_made() -> None:
 
 
 def test_a_worker_without_a_handlers_program_says_what_to_install() -> None:
-    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-        return (1, b"") if argv[-1] == "crun" else (0, b"free")
-
-    host = Scripted(answer, name="worker1")
+    host = Scripted(answers({"sh crun": (1, ""), "": "free"}), name="worker1")
     with pytest.raises(NotRunnable, match=r"^crun is not installed on worker1: apt-get install crun$"):
         workers.prepare("worker1", machines(host), "crio", ("runc", "crun"))
     assert not any(b"systemctl" in text for text in host.given)
@@ -172,17 +170,12 @@ def test_the_specification_of_containers_is_that_of_the_pinned_runtime(part: str
 
 
 def test_a_crun_that_does_not_know_the_specification_says_so_before_anything_is_started(tmp_path: Path) -> None:
-    path = f"PATH={tmp_path}:{os.environ['PATH']}"
+    here = LocalHost(environment={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
 
     def lacks(words: str) -> str | None:
         known = "--version) echo 'crun version 1.8.1'; echo commit;;"
         write_program(tmp_path / "crun", f"case $* in {known} *create*) {words};; esac")
-
-        def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-            done = subprocess.run(["env", path, *argv], input=stdin, capture_output=True, timeout=20, check=False)
-            return done.returncode, done.stdout
-
-        return runtimes.CRUN.lacks(replace(place("crun"), host=Scripted(answer)))
+        return runtimes.CRUN.lacks(replace(place("crun"), host=here))
 
     refuses = (
         'for bundle in "$@"; do [ ! -e "$bundle/config.json" ] || grep -q 1.3.0 "$bundle/config.json" && why=1; done'
@@ -195,10 +188,7 @@ def test_a_crun_that_does_not_know_the_specification_says_so_before_anything_is_
 
 
 def test_a_worker_knows_what_its_handlers_are() -> None:
-    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-        return 0, b"runc version 1.1.5\nspec: 1.0.2\n" if argv[-1] == "--version" else b""
-
-    host = Scripted(answer, name="worker1")
+    host = Scripted(answers({"runc --version": "runc version 1.1.5\nspec: 1.0.2\n"}), name="worker1")
     made = workers.prepare("worker1", machines(host), "crio", ("runc",))
     assert (made.runtime.name, made.handlers, made.kata) == ("crio", {"runc": "runc version 1.1.5"}, None)
     assert scripts(host, b"skopeo")[0][2:] == (

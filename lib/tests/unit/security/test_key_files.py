@@ -15,7 +15,6 @@ from infrabench.cli import lab as labcommand
 from infrabench.machines.hosts.host import LocalHost
 from infrabench_platforms import lab
 from infrabench_platforms.lab import network, nodes
-from infrabench_platforms.stores.node import guest
 
 
 def mode(path: Path) -> int:
@@ -66,14 +65,6 @@ def test_the_host_key_of_a_node_is_its_own_alone(monkeypatch: pytest.MonkeyPatch
     assert started == ["ssh-keygen", "lxc-start"]
     etc = nodes.nodes_dir() / nodes.SERVER.container / "upper/etc/ssh"
     assert mode(etc / "ssh_host_ed25519_key") == 0o600
-
-
-def test_the_keys_of_a_virtual_machine_are_their_owners_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(guest, "home", lambda config: tmp_path)
-    monkeypatch.setattr(guest, "_control", lambda config: tmp_path / "control")
-    guest._keys(None, 2222)  # type: ignore[arg-type]
-    assert {name: mode(tmp_path / name) for name in ("login", "host")} == {"login": 0o600, "host": 0o600}
-    assert "StrictHostKeyChecking yes" in (tmp_path / "ssh.conf").read_text()
 
 
 def test_the_kubeconfig_of_a_kept_cluster_is_its_owners_alone(monkeypatch: pytest.MonkeyPatch) -> None:

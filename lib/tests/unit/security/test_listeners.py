@@ -74,7 +74,7 @@ def test_sockets_of_ours_are_unix_sockets_or_on_loopback() -> None:
     every = {path.relative_to(LIB).as_posix(): _binds(path) for path in files_of_packages()}
     found = {name: binds for name, binds in every.items() if binds}
     assert found == {
-        "infrabench/machines/hosts/socket_forward.py": ["local"],  # Unix, in a folder of this user's own
+        "infrabench/machines/hosts/ssh_channel.py": ["local"],  # Unix, in a folder of this user's own
         "infrabench_platforms/stores/node/guest.py": ["('127.0.0.1', 0)"],
     }
 

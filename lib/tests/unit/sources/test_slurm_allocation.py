@@ -92,19 +92,13 @@ def _places(names: list[str], roles: list[str], **how: Any) -> tuple[list[tuple[
     return [(each.called, each.site, each.role) for each in found], left
 
 
-def test_nodes_take_roles_in_their_order() -> None:
+def test_nodes_take_roles_in_their_order_and_what_is_left_or_lacking_is_told() -> None:
     assert _places(["a"], []) == ([("a", "slurm-7", "server")], ())
     assert _places(["a", "b"], []) == ([("a", "slurm-7", "server"), ("b", "slurm-7", "client")], ())
     assert _places(["a", "b"], ["client", "server"], site="x")[0][0] == ("a", "x", "client")
-
-
-def test_more_nodes_are_more_sites_and_what_is_left_is_told() -> None:
-    found, left = _places(list("abcde"), [])
+    found, left = _places(list("abcde"), [])  # more nodes are more sites
     assert [site for _, site, _ in found] == ["slurm-7-1", "slurm-7-1", "slurm-7-2", "slurm-7-2"]
     assert left == ("e",)
-
-
-def test_too_few_nodes_or_a_role_twice_are_refused() -> None:
     with pytest.raises(SiteError, match="has 1 nodes, and 2 roles are asked for: server, client"):
         _places(["a"], ["server", "client"])
     with pytest.raises(SiteError, match="a role is there twice"):

@@ -330,17 +330,12 @@ class Balanced(Cluster):
         ]
 
 
-def test_each_osd_answers_for_half_of_the_placement_groups():
-    cluster = Balanced()
+def test_each_osd_answers_for_half_of_the_placement_groups_of_a_clean_pool():
+    cluster, degraded = Balanced(), Balanced("active+undersized+degraded")
     ceph_cluster.spread_primaries(cluster)
     assert sorted(osds[0] for osds in cluster.order.values()) == [0, 0, 1, 1]
     assert all(sorted(osds) == [0, 1] for osds in cluster.order.values())
     cluster.set.clear()
-    ceph_cluster.spread_primaries(cluster)
-    assert cluster.set == []  # nothing is asked of a cluster that is even
-
-
-def test_primaries_are_left_alone_while_copies_are_missing():
-    cluster = Balanced("active+undersized+degraded")
-    ceph_cluster.spread_primaries(cluster)
-    assert cluster.set == []
+    for other in (cluster, degraded):  # nothing is asked of one that is even, or that lacks copies
+        ceph_cluster.spread_primaries(other)
+        assert other.set == []

@@ -24,27 +24,18 @@ from infrabench_platforms.stores import link, on_host, upload
 from infrabench_platforms.stores.node import ceph, ceph_cluster, client, daemons, disks, main, nbd
 from infrabench_platforms.stores.node.config import GIB, Config, StoreError, client_name, load
 from infrabench_platforms.systems import block_storage
-from tests.support.cluster_fakes import Answer, Scripted
+from tests.support.cluster_fakes import Scripted, answers
 
 WAY = link.ClientLink("192.0.2.1", {"store": "eth0", "client": "eth1"}, "as it is")
 
 
-def answering(**known: tuple[int, bytes]) -> Answer:
-    """Return the answer of a host to commands that have one of these words in them, or begin with it."""
-
-    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-        return next((told for word, told in known.items() if word in " ".join(argv)), (0, b""))
-
-    return answer
-
-
 def ends(
-    *, embedded: bool, way: bytes = b"192.0.2.1 eth1\n", found: bytes = b"eth0\n", shaped: int = 0, speed: bytes = b""
+    *, embedded: bool, way: str = "192.0.2.1 eth1\n", found: str = "eth0\n", shaped: int = 0, speed: str = ""
 ) -> Machines:
-    refused = b"Error: Specified qdisc kind is unknown."
-    store = Scripted(answering(tc=(shaped, refused if shaped else b""), addr=(0, found)), "store", "a-name")
-    known = {"getent": (0 if way else 1, way), "speed": (0 if speed else 1, speed), "tc": (0, b"")}
-    return Machines({"store": store, "client": Scripted(answering(**known), "client")}, {}, {}, embedded)
+    refused = "Error: Specified qdisc kind is unknown."
+    store = Scripted(answers(tc=(shaped, refused if shaped else ""), addr=found), "store", "a-name")
+    known = {"getent": (0 if way else 1, way), "speed": (0 if speed else 1, speed)}
+    return Machines({"store": store, "client": Scripted(answers(known), "client")}, {}, {}, embedded)
 
 
 # ------------------------------------------------------------------------------------------------------------ the link
@@ -66,7 +57,7 @@ def test_a_kernel_that_cannot_shape_is_named_and_hosts_of_ones_own_are_left_as_t
     assert found is not None
     assert found.speed == "not shaped: Error: Specified qdisc kind is unknown."
     assert "is not shaped" in caplog.text
-    for speed, said in ((b"10000\n", "10000 Mbit/s by its driver"), (b"-1\n", "its driver does not tell its speed")):
+    for speed, said in (("10000\n", "10000 Mbit/s by its driver"), ("-1\n", "its driver does not tell its speed")):
         machines = ends(embedded=False, speed=speed)
         found = link.find_link(machines)
         assert found is not None
@@ -77,12 +68,12 @@ def test_a_kernel_that_cannot_shape_is_named_and_hosts_of_ones_own_are_left_as_t
 @pytest.mark.parametrize(
     ("way", "found", "said"),
     [
-        (b"127.0.0.1 lo\n", b"lo\n", "client and store are one host"),
-        (b"192.0.2.1 eth1\n", b"", "store: 0 devices have the address by which client knows it"),
-        (b"", b"", "client has no way to store"),
+        ("127.0.0.1 lo\n", "lo\n", "client and store are one host"),
+        ("192.0.2.1 eth1\n", "", "store: 0 devices have the address by which client knows it"),
+        ("", "", "client has no way to store"),
     ],
 )
-def test_ends_that_are_no_two_hosts_or_do_not_reach_each_other_are_refused(way: bytes, found: bytes, said: str) -> None:
+def test_ends_that_are_no_two_hosts_or_do_not_reach_each_other_are_refused(way: str, found: str, said: str) -> None:
     with pytest.raises(NotRunnable, match=said):
         link.find_link(ends(embedded=False, way=way, found=found))
 
@@ -96,10 +87,9 @@ def test_without_a_client_there_is_no_link_and_nothing_changes() -> None:
 def test_a_volume_is_served_at_an_address_only_where_its_client_is_apart(tmp_path: Path) -> None:
     store, listener, far = link.place(upload.config("zfs", "zfs", 0, GIB, {"plugin": "x"}), WAY)
     assert store.uri == f"nbd+unix:///?socket={store.socket}"
-    assert nbd.nbdkit_options(store) == ("-U", str(store.socket))
+    assert nbd.listen_options(store, "-i", "-U") == ("-U", str(store.socket))
     assert (listener.uri, listener.endpoint) == ("nbd://192.0.2.1:10809", ("192.0.2.1", 10809))
-    assert nbd.nbdkit_options(listener) == ("-i", "192.0.2.1", "-p", "10809")
-    assert nbd.qemu_options(listener) == ("-b", "192.0.2.1", "-p", "10809")
+    assert nbd.listen_options(listener, "-i", "-U") == ("-i", "192.0.2.1", "-p", "10809")
     assert replace(listener, listens=False) == store
     assert far is not None
     assert (far.engine, far.name, far.uri, far.disk_bytes, far.options) == ("client", "zfs-c", listener.uri, 0, {})
@@ -256,9 +246,9 @@ def verbs(host: Scripted) -> list[str]:
 
 
 def test_a_client_is_made_where_a_case_asks_for_it_and_left_as_it_was_found() -> None:
-    facts = json.dumps({"engine": "zfs", "version": "2", "pool": {}, "disk_bytes": 1, "cache_bytes": 1, "clean": True})
-    store = Scripted(answering(addr=(0, b"eth0\n"), main=(0, facts.encode())), "store")
-    far = Scripted(answering(getent=(0, b"192.0.2.1 eth1\n"), main=(0, b"{}")), "client")
+    facts = {"engine": "zfs", "version": "2", "pool": {}, "disk_bytes": 1, "cache_bytes": 1, "clean": True}
+    store = Scripted(answers(addr="eth0\n", main=facts), "store")
+    far = Scripted(answers(getent="192.0.2.1 eth1\n", main={}), "client")
     hosts, asked = {"store": store, "client": far}, list[bool]()
     with made_ready(DeploySpec("s", Limits(), ""), hosts, asked) as made:
         assert set(made.targets) == {"server"}
@@ -295,8 +285,8 @@ def test_the_cases_of_a_session_say_whether_there_is_a_client(profile: str, want
 
 
 def test_the_client_host_needs_no_daemons_of_the_store_and_is_refused_with_what_it_lacks() -> None:
-    good = Scripted(answering(df=(0, f"free={GIB * 99}\n".encode())), "server")
-    bare = Scripted(answering(df=(0, f"qemu-nbd=qemu-utils\nfree={GIB}\n".encode())), "client")
+    good = Scripted(answers(df=f"free={GIB * 99}\n"), "server")
+    bare = Scripted(answers(df=f"qemu-nbd=qemu-utils\nfree={GIB}\n"), "client")
     with pytest.raises(NotRunnable, match=r"^client: programs are missing: apt-get install qemu-utils"):
         on_host.store(good, bare, "ceph", GIB, False, True).__enter__()
     assert not any("ceph-osd" in word for word in bare.asked[0])

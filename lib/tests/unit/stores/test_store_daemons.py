@@ -48,7 +48,7 @@ def test_what_the_memory_limit_has_ended_is_the_reason_and_begins_the_evidence(
     events = tmp_path / file.format("infrabench-store-one")
     events.parent.mkdir(parents=True)
     events.write_text(text)
-    engine: Any = SimpleNamespace(evidence=lambda config: "\n".join(daemons.log_ends(config)))
+    engine: Any = SimpleNamespace(evidence=daemons.log_ends)
     cause = "the store's memory limit of 3221225472 bytes has ended 2 of its processes"
     assert main.evidence(config, engine) == {"evidence": f"# {cause}\n# nbdkit.log\nup\n"}
     assert capsys.readouterr().err == f"{cause}\n"

@@ -43,10 +43,7 @@ NO_REBUILD = {**status("resilver")["scan"], "kind": "scrub"}
 def test_progress_of_a_rebuild(found: dict[str, Any], expected: tuple[bool, int | None, int | None]) -> None:
     told = zfs.progress(found, 2)
     assert (told["clean"], told["copied_B"], told["left_B"]) == expected
-
-
-def test_a_pool_with_fewer_disks_than_copies_is_not_clean() -> None:
-    assert zfs.progress(status("new"), 3)["clean"] is False
+    assert zfs.progress(found, 3)["clean"] is False  # with fewer disks than copies
 
 
 def test_errors_are_those_of_the_disks_and_of_what_is_lost() -> None:
@@ -189,28 +186,26 @@ def told(name: str) -> dict:
     return zpool.parse_status(said(name))
 
 
-def progress(name: str) -> tuple:
-    found = zpool.progress(told(name), copies=2)
-    return found["clean"], found["copied_B"], found["left_B"]
-
-
-def test_a_pool_that_is_whole():
-    found = told("online")
-    assert found["state"] == "ONLINE"
-    assert found["scan"] is None
-    assert not found["replacing"]
-    assert found["errors"] == 0
-    assert [disk["name"] for disk in found["disks"]] == ["/dev/loop0", "/dev/loop1"]
-    assert progress("online") == (True, None, None)
-
-
-def test_disks_by_number():
-    assert [disk["name"] for disk in told("numbered")["disks"]] == ["700268225926446831", "6841908120707954623"]
+def test_what_is_said_of_a_pool_its_disks_and_its_scan():
+    whole, left = told("online"), 202 * MIB - round(69.2 * MIB)
+    assert (whole["state"], whole["scan"], whole["replacing"], whole["errors"]) == ("ONLINE", None, False, 0)
+    for name, disks in (
+        ("online", ["/dev/loop0", "/dev/loop1"]), ("numbered", ["700268225926446831", "6841908120707954623"])
+    ):  # fmt: skip
+        assert [disk["name"] for disk in told(name)["disks"]] == disks
+    for name, runs, done, more, errors in (
+        ("scrub-repaired", False, 76 * 1024, None, 0), ("scrub-runs-2.3", True, 0, left, None),
+        ("scrub-repaired-2.3", False, 4096, None, 0), ("both-damaged", False, 0, None, 3),
+        ("both-damaged-listed", False, 0, None, 3),
+    ):  # fmt: skip
+        scan = {"kind": "scrub", "runs": runs, "done_B": done, "left_B": more, "errors": errors}
+        assert told(name)["scan"] == scan
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
+        ("online", (True, None, None)),
         ("offline", (False, None, None)),
         ("resilver-begins", (False, 884 * 1024, round(202 * MIB) - round(2.10 * MIB))),
         ("resilver-runs", (False, 118 * MIB, (202 - 117) * MIB)),
@@ -225,30 +220,17 @@ def test_disks_by_number():
     ],
 )
 def test_progress(name, expected):
-    assert progress(name) == expected
+    found = zpool.progress(told(name), copies=2)
+    assert (found["clean"], found["copied_B"], found["left_B"]) == expected
 
 
-def test_a_scrub_that_repaired():
-    found = told("scrub-repaired")
-    assert found["scan"] == {"kind": "scrub", "runs": False, "done_B": 76 * 1024, "left_B": None, "errors": 0}
-    assert zpool.checksum_errors(found) == 19
-    assert zpool.checksum_errors(told("scrub-clean")) == 0
-
-
-def test_a_scrub_of_a_newer_tool():
-    found = told("scrub-runs-2.3")["scan"]
-    left = 202 * MIB - round(69.2 * MIB)
-    assert found == {"kind": "scrub", "runs": True, "done_B": 0, "left_B": left, "errors": None}
-    assert zpool.checksum_errors(told("scrub-repaired-2.3")) == 1
-    assert told("scrub-repaired-2.3")["scan"]["done_B"] == 4096
-
-
-@pytest.mark.parametrize("name", ["both-damaged", "both-damaged-listed"])
-def test_both_copies_damaged_are_errors(name):
-    found = told(name)
-    assert found["errors"] == 1
-    assert found["scan"]["errors"] == 3
-    assert zpool.checksum_errors(found) == 12
+@pytest.mark.parametrize(
+    ("name", "wrong", "lost"),
+    [("scrub-clean", 0, 0), ("scrub-repaired", 19, 0), ("scrub-repaired-2.3", 1, 0), ("both-damaged", 12, 1),
+     ("both-damaged-listed", 12, 1)],
+)  # fmt: skip
+def test_errors_of_all_disks_and_of_what_is_lost(name, wrong, lost):
+    assert (zpool.checksum_errors(told(name)), told(name)["errors"]) == (wrong, lost)
 
 
 def test_what_is_cut_off_is_no_state() -> None:

@@ -93,18 +93,17 @@ def test_waiting_ends_when_it_is_so_or_says_what_was_awaited() -> None:
 
 
 def test_the_limit_is_read_inside_the_pod() -> None:
-    node = Scripted(lambda argv, stdin: (0, b"536870912\n"))
-    targets = {"server": _cni.Target("server", node, ("exec",))}
+    targets = {"server": _cni.Target("server", Scripted(answers({"exec": "536870912\n"})), ("exec",))}
     _cni._check_limits(targets, SPEC)
-    assert node.asked[0][0] == "exec"
     with pytest.raises(ProvisionError, match="memory limit is 536870912, not 1 bytes"):
         _cni._check_limits(targets, DeploySpec("s", Limits(memory_bytes=1), ""))
 
 
-def test_a_fresh_pod_is_made_from_a_file_and_waited_for(tmp_path: Path) -> None:
+def test_a_fresh_pod_is_made_from_a_file_waited_for_and_taken_from_the_api_where_it_does_not_go(tmp_path: Path) -> None:
     """The command line is run with a `kubectl` that writes down what it is asked."""
     node = Scripted()
-    kubectl = kubectl_of(tmp_path, 'echo "$@" >>"$0.log"\n', "--kubeconfig", "a b", host=node)
+    script = 'echo "$@" >>"$0.log"\n[ ! -e "$0.stuck" ] || [ "${*%--force*}" != "$*" ]\n'
+    kubectl = kubectl_of(tmp_path, script, "--kubeconfig", "a b", host=node)
     lifecycle = _cni._lifecycle(
         Cluster(kubectl, NODES, (Worker("worker1", node, MACHINES),)), SPEC, "localhost/tools:1"
     )
@@ -123,14 +122,10 @@ def test_a_fresh_pod_is_made_from_a_file_and_waited_for(tmp_path: Path) -> None:
     made = {path: json.loads(text)["spec"] for path, text in node.pushed.items()}
     assert "runtimeClassName" not in made["/etc/infrabench/fresh.json"]
     assert made["/etc/infrabench/fresh-plain.json"]["runtimeClassName"] == pods.class_name(pods.PLAIN)
-
-
-def test_a_fresh_pod_that_does_not_go_is_taken_from_the_api_and_its_trial_fails(tmp_path: Path) -> None:
-    kubectl = kubectl_of(tmp_path, 'echo "$@" >>"$0.log"\n[ "${*%--force*}" != "$*" ]\n')
-    cluster = Cluster(kubectl, NODES, (Worker("worker1", Scripted(), MACHINES),))
-    remove = _cni._lifecycle(cluster, SPEC, "localhost/tools:1")["remove"]
-    assert subprocess.run(remove, timeout=10, check=False).returncode == 1
-    _, forced = (tmp_path / "kubectl.log").read_text().splitlines()
+    (tmp_path / "kubectl.stuck").touch()
+    assert subprocess.run(lifecycle["remove"], timeout=10, check=False).returncode == 1  # its trial fails
+    *_, asked_last, forced = (tmp_path / "kubectl.log").read_text().splitlines()
+    assert asked_last == asked[-1]
     assert forced.endswith(
         "delete pod infrabench-fresh --ignore-not-found --wait --force --grace-period=0 --timeout=20s"
     )
@@ -184,15 +179,11 @@ def test_the_bridge_gives_every_node_its_own_range_in_the_file_that_multus_deleg
 
 
 def test_events_say_why_pods_do_not_come() -> None:
-    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-        if "wait" in argv:
-            return 1, b"error: timed out waiting for the condition"
-        return 0, b"server: old\nserver: FailedMount\nfar: no route\nnear: a\nnear: b\n" if "events" in argv else b""
-
-    with pytest.raises(
-        ProvisionError, match="not Ready after 60 s: server: FailedMount; far: no route; near: a; near: b"
-    ):
-        _namespace.running(Kubectl(Scripted(answer), ("k",)))
+    events = "server: old\nserver: FailedMount\nfar: no route\nnear: a\nnear: b\n"
+    host = Scripted(answers(wait=(1, "error: timed out waiting for the condition"), events=events))
+    reason = "not Ready after 60 s: server: FailedMount; far: no route; near: a; near: b"
+    with pytest.raises(ProvisionError, match=reason):
+        _namespace.running(Kubectl(host, ("k",)))
 
 
 # -------------------------------------------------------------------------------- a cluster that was found
@@ -321,33 +312,26 @@ def test_what_a_worker_lacks_is_said_with_what_to_do(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("name", "said", "told", "wrong"),
     [
-        ("flannel", b"iptables", "kube-proxy (iptables)", b"nftables"),
-        ("flannel-nftables", b"nftables", "kube-proxy (nftables)", b"iptables"),
-        ("cilium-kpr", b"", "the CNI itself, no kube-proxy", b"iptables"),
+        ("flannel", "iptables", "kube-proxy (iptables)", "nftables"),
+        ("flannel-nftables", "nftables", "kube-proxy (nftables)", "iptables"),
+        ("cilium-kpr", "", "the CNI itself, no kube-proxy", "iptables"),
     ],
 )
-def test_what_leads_to_services_is_read_from_every_node(name: str, said: bytes, told: str, wrong: bytes) -> None:
-    def worker(mode: bytes) -> Worker:
-        def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-            return (3 if not mode else 0, b"") if argv[0] == "systemctl" else (0, mode)
-
-        return Worker("worker1", Scripted(answer, name="worker1"), MACHINES)
+def test_what_leads_to_services_is_read_from_every_node(name: str, said: str, told: str, wrong: str) -> None:
+    def worker(mode: str) -> Worker:
+        return Worker("worker1", Scripted(answers(systemctl=(0 if mode else 3, ""), curl=mode), "worker1"), MACHINES)
 
     asked = registry.system(name).CNI  # type: ignore[attr-defined]
     kubectl = Kubectl(Scripted(), ("k",))
     assert _cni._find_service(Cluster(kubectl, NODES, (worker(said), worker(said))), asked) == told
     assert _cni._find_service(Cluster(kubectl, NODES), asked) == "as the cluster has it"
-    with pytest.raises(ProvisionError, match=f"{name}: worker1 has .*{wrong.decode()}, where there should be "):
+    with pytest.raises(ProvisionError, match=f"{name}: worker1 has .*{wrong}, where there should be "):
         _cni._find_service(Cluster(kubectl, NODES, (worker(said), worker(wrong))), asked)
 
 
 def cluster_with_tools() -> tuple[Cluster, Scripted, list[Scripted]]:
     """Return a cluster that has every CNI's programs, its control host and its workers."""
-
-    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-        asked = b'{"spec": {}}' if "--output=json" in argv else b""
-        return 0, b"eth0\n" if b"ip -o -4" in stdin else asked
-
+    answer = answers({"ip -o -4": "eth0\n", "--output=json": {"spec": {}}})
     control = Scripted(answer)
     nodes = [Scripted(answer, name=f"worker{number}", address=f"198.18.0.2{number}") for number in (1, 2)]
     tools = {"cilium": "/c", "flannel": "/f", "flannel-cni": "/g", "multus": "/m"}
@@ -397,17 +381,9 @@ def test_what_leads_to_services_is_one_of_a_cnis_agents_wherever_it_runs() -> No
 # ------------------------------------------------------------------------------------- host, the baseline
 
 
-def node(name: str, address: str) -> Scripted:
-    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-        if b"ip -o" in stdin:
-            return 0, b"eth3\n"
-        return 0, b"/sys/fs/cgroup/cpuacct/cpuacct.usage\n" if b"echo" in stdin else b""
-
-    return Scripted(answer, name=name, address=address)
-
-
 def test_host_has_both_ends_and_witnesses_on_two_nodes() -> None:
-    hosts = {"server": node("server", "198.18.0.11"), "client": node("client", "198.18.0.12")}
+    answer = answers({"ip -o": "eth3\n", "echo": "/sys/fs/cgroup/cpuacct/cpuacct.usage\n"})
+    hosts = {name: Scripted(answer, name, f"198.18.0.1{n}") for n, name in enumerate(("server", "client"), 1)}
     with host.deploy(OpenSite("lab", "lab", hosts), SPEC) as made:
         targets = made.targets
     assert {role: each.host.name for role, each in targets.items()} == {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,7 @@ from infrabench.studies.runtimes import STUDY
 from infrabench_platforms.clusters.cluster import Cluster, Kubectl
 from infrabench_platforms.systems import _cni, _namespace, container_runtimes
 from tests.support import cluster_fakes
-from tests.support.cluster_fakes import Scripted
+from tests.support.cluster_fakes import Scripted, answers
 
 MIB = 2**20
 NODE = {"kernelVersion": "6.1.0", "containerRuntimeVersion": "containerd://2.1.6"}
@@ -31,14 +30,7 @@ CLASSES = {
 
 def cluster(**told: Any) -> Kubectl:
     """Return a kubectl that answers ``get KIND`` (and anything that has the word in it) with what is told of it."""
-
-    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-        for word in argv:
-            if word in told:
-                return 0, json.dumps(told[word]).encode()
-        return 1, b"unknown"
-
-    return Kubectl(Scripted(answer), ("kubectl",))
+    return Kubectl(Scripted(answers(told)), ("kubectl",))
 
 
 def test_every_system_of_the_study_is_a_plug_in() -> None:
@@ -102,17 +94,11 @@ def test_machines_of_an_inventory_are_those_that_are_measured(
 def unmade(low: str) -> None:
     """Make a system on a cluster that makes no pod of a population."""
     conductor = {"metadata": {"name": "conductor"}, "status": {"podIP": "198.19.0.4"}}
-
-    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-        if argv[-2:] == ("create", "1"):
-            return 1, b"1 of 1 pods are not Ready after 33 s: 1 of them: no /dev/vhost-net"
-        if argv[-1] == "evidence":
-            return 0, b"# kubectl get pods\npod-001 ContainerCreating\n"
-        if argv[-1] == "/proc/meminfo" or "cat" in argv:
-            return 0, b"MemAvailable: 1000000 kB\n"
-        return 0, json.dumps({"items": [conductor], "spec": {}}).encode()
-
-    kubectl = Kubectl(Scripted(answer), ("kubectl",))
+    kubectl = cluster(**{
+        "} create 1": (1, "1 of 1 pods are not Ready after 33 s: 1 of them: no /dev/vhost-net"),
+        "} evidence": "# kubectl get pods\npod-001 ContainerCreating\n",
+        "/proc/meminfo": "MemAvailable: 1000000 kB\n", "kubectl": {"items": [conductor], "spec": {}},
+    })  # fmt: skip
     spec = DeploySpec("s", Limits(memory_bytes=256 * MIB), "198.18.64.10", 0, 1)
     container_runtimes._deploy_pods(
         Cluster(kubectl, ("worker1",)), spec, container_runtimes.Pair("crio", low), "localhost/tools:1"
@@ -177,7 +163,7 @@ def fits(available: int, cost: int, *, pods: int = 110, net: str = "198.19.0.0/2
         {"metadata": {}, "spec": {}, "status": {"phase": "Succeeded"}},
     ]
     before, after = container_runtimes.Free(available, 0), container_runtimes.Free(available - 7 * MIB, cost)
-    return container_runtimes.fits(cluster(node=node, pods={"items": others}), "worker1", before, after, limit)
+    return container_runtimes.fits(cluster(pods={"items": others}, node=node), "worker1", before, after, limit)
 
 
 def test_the_tightest_bound_says_how_many_pods_fit_and_why() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from infrabench.experiment.execution.progress import words
 from infrabench.machines.sites.site import OpenSite, open_local
 from infrabench_platforms.availability import Enough, LabAhead
 from infrabench_platforms.lab import go_parts, go_tools, images, node_groups, pod_images, releases
-from tests.support.cluster_fakes import Scripted
+from tests.support.cluster_fakes import Scripted, answers
 
 STUDY = registry.study("containers")
 SPEC = DeploySpec("s", Limits(), "198.18.64.13")
@@ -150,29 +151,25 @@ def test_systems_of_one_release_share_a_server_that_goes_with_the_last(monkeypat
         assert log[-1] == "boot release-debian13 node"
 
 
-def test_a_server_without_a_route_to_its_guests_goes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    log: list[str] = []
-    site = lab(monkeypatch, log, Scripted(lambda argv, stdin: (int("replace" in argv), b"no")))
-    with pytest.raises(ProvisionError), site.version("docker", "26.1"):
-        pass
-    assert log == ["boot release-debian13 node", "remove release-debian13"]
-
-
-def test_the_server_of_a_release_goes_although_the_client_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    log: list[str] = []
-
-    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+def test_a_server_without_a_route_to_its_guests_goes_at_once_and_any_although_the_client_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lost(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
         if "del" in argv:
             raise SiteError("client is lost")
         return 0, b""
 
-    site = lab(monkeypatch, log, Scripted(answer))
-    with pytest.raises(SiteError, match="client is lost"), site.version("docker", "26.1"):
-        assert log == ["boot release-debian13 node"]
-    assert log == ["boot release-debian13 node", "remove release-debian13"]
+    for answer, error in ((answers(replace=(1, "no")), ProvisionError), (lost, SiteError)):
+        log: list[str] = []
+        with pytest.raises(error), lab(monkeypatch, log, Scripted(answer)).version("docker", "26.1"):
+            assert (log, error) == (["boot release-debian13 node"], SiteError)
+        assert log == ["boot release-debian13 node", "remove release-debian13"]
 
 
-def test_a_version_is_made_on_its_server_and_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_or_a_release_is_made_on_its_server_and_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    for system in (Fake("5.0.2"), Fake(None)):
+        with Versioned(system, "lxd", "debian13").deploy(lab(monkeypatch, []), SPEC) as made:
+            assert made.facts["release"] == "debian13"
     system = Fake("26.1.5+dfsg1")
     site = lab(monkeypatch, [])
     with Versioned(system, "docker", "26.1").deploy(site, SPEC) as made:
@@ -214,17 +211,12 @@ def test_the_guards_watch_the_server_of_a_version(monkeypatch: pytest.MonkeyPatc
     assert Monitor(streams).of(["client", "server", "client"])._streams == {"client": 2, "server": 1}
 
 
-def test_a_release_may_be_named_in_the_place_of_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    for system in (Fake("5.0.2"), Fake(None)):
-        with Versioned(system, "lxd", "debian13").deploy(lab(monkeypatch, []), SPEC) as made:
-            assert made.facts["release"] == "debian13"
-
-
 def test_other_sites_have_one_version_alone() -> None:
-    site = open_local(make=False)
-    assert registry.system("docker@26.1").supported(site) == "several versions of a system are there in the lab alone"
+    sites = [open_local(make=False), *(OpenSite("rack", kind, {}) for kind in ("inventory", "kubeconfig"))]
+    for site, name in product(sites, ("docker@26.1", "flannel@0.28.4", "containerd-runc@2.1")):
+        assert registry.system(name).supported(site) == "several versions of a system are there in the lab alone"
     with pytest.raises(NotRunnable, match="one version of docker alone"):
-        site.version("docker", "26.1")
+        sites[0].version("docker", "26.1")
 
 
 def test_what_a_version_needs_first_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,14 +307,7 @@ def test_machines_are_the_same_with_every_release(monkeypatch: pytest.MonkeyPatc
                 ask()
 
 
-@pytest.mark.parametrize("kind", ["local", "inventory", "kubeconfig"])
-def test_clusters_of_ones_own_have_the_version_that_is_there(kind: Any) -> None:
-    site = OpenSite("rack", kind, {})
-    for name in ("flannel@0.28.4", "containerd-runc@2.1"):
-        assert registry.system(name).supported(site) == "several versions of a system are there in the lab alone"
-
-
-def test_a_plan_says_what_is_built_for_a_version_and_how_long_that_takes(
+def test_a_plan_says_what_is_built_for_a_version_how_long_that_takes_and_what_the_lab_does_not_have(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path))
@@ -332,30 +317,22 @@ def test_a_plan_says_what_is_built_for_a_version_and_how_long_that_takes(
     monkeypatch.setattr(pod_images, "cached", lambda kind: kind)
     monkeypatch.setattr(go_tools, "cached", lambda part: None if part in go_parts.ON_DEMAND else part)
     monkeypatch.setattr(go_tools, "require", lambda parts: None)
-    study = registry.study("runtimes")
 
-    def lines(*systems: str) -> list[str]:
-        return list(commands._describe_versions(session.request(study, profile="smoke", systems=list(systems))))
+    def lines(study: str, *systems: str) -> list[str]:
+        asked = session.request(registry.study(study), profile="smoke", systems=list(systems))
+        return list(commands._describe_versions(asked))
 
-    assert lines("containerd-runc", "containerd-runc@2.4") == []
+    assert lines("runtimes", "containerd-runc", "containerd-runc@2.4") == []
     took = words(go_tools.estimate(["containerd-2.1"]))
-    assert lines("containerd-runc@2.1", "containerd-crun@2.1") == [
+    assert lines("runtimes", "containerd-runc@2.1", "containerd-crun@2.1") == [
         f"made first for these versions in the lab, once: containerd-2.1; about {took}, besides downloads"
     ]
-    assert lines("containerd-runc@1.7", "containerd-runc") == [
+    assert lines("runtimes", "containerd-runc@1.7", "containerd-runc") == [
         "containerd-runc@1.7: not run in the lab: the lab has no containerd-runc@1.7; it has containerd-runc@2.1, "
         "containerd-runc@2.4"
     ]
-
-
-def test_a_plan_says_which_versions_the_lab_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infrabench_platforms.availability.require", lambda: None)
-    lines = list(
-        commands._describe_versions(
-            session.request(STUDY, profile="brief", systems=["native", "docker@26.1", "docker@27"])
-        )
-    )
-    assert [line.partition(":")[0] for line in lines if "has no docker@27" in line] == ["docker@27"]
+    unknown = lines("containers", "native", "docker@26.1", "docker@27")
+    assert [line.partition(":")[0] for line in unknown if "has no docker@27" in line] == ["docker@27"]
 
 
 def test_a_node_of_another_release_is_the_same_node_and_more() -> None:

@@ -8,7 +8,7 @@ from infrabench.core import NotRunnable
 from infrabench.machines.sites.site import OpenSite
 from infrabench_platforms.stores.node.config import GIB, Config
 from infrabench_platforms.systems import block_storage
-from tests.support.cluster_fakes import Scripted
+from tests.support.cluster_fakes import Scripted, answers
 from tests.support.places import PLATFORMS
 
 SOURCES = PLATFORMS / "lab/storage/zvol"
@@ -17,17 +17,8 @@ CONFIG = Config("zfs_kernel", "zfs", 8 * GIB, 4 * GIB)
 
 def host(*, module: bool, absent: str = "", compiler: str = "") -> Scripted:
     """Return a host with or without the module, without these programs, whose compiler says so when it fails."""
-
-    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-        if any("modprobe" in word for word in argv):
-            return (0 if module else 1), b""
-        if "zpool" in argv:
-            return 0, absent.encode()
-        if argv[0].endswith("build.sh"):
-            return (1 if compiler else 0), compiler.encode()
-        return 0, b""
-
-    return Scripted(answer)
+    told = {"modprobe": (int(not module), ""), "zpool": absent, "build.sh": (int(bool(compiler)), compiler)}
+    return Scripted(answers(told))
 
 
 def choose(kind: str, node: Scripted) -> block_storage.Engine:
