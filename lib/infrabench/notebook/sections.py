@@ -12,21 +12,8 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from infrabench.analysis import tables
-from infrabench.analysis.results import (
-    Results,
-    Shown,
-    absent,
-    alone,
-    chosen,
-    findings,
-    kept,
-    listed,
-    paragraph,
-    sentence,
-    table,
-    whole,
-)
+from infrabench.analysis import results, tables
+from infrabench.analysis.results import Results, Shown, listed, paragraph
 from infrabench.analysis.session_data import Session
 from infrabench.analysis.tables import notation
 from infrabench.analysis.tables.columns import CI, both, words, write
@@ -65,9 +52,9 @@ def answer(found: Results) -> Shown:
 
     A sentence says what the 95 % intervals rule out, whether a verdict decides or not.
     """
-    rows = chosen(found)
+    rows = results.chosen(found)
     if rows.empty:
-        return alone(found)
+        return results.alone(found)
     names = rows["workload"] + " " + rows["metric"].map(notation.metric_title)
     sentences = []
     for system in found.systems:
@@ -95,18 +82,20 @@ def section(
     >>> ib.section(results, "web", "requests_per_s", further={"ecdf": "latency_p99_s"})
     """
     if not (found.estimates["workload"] == workload).any():
-        return findings(found, workload, [*metrics, *more][0])
+        return results.findings(found, workload, [*metrics, *more][0])
     shown: list[Shown] = []
     for metric in (*metrics, *more):
         shown += [figure(found, kind, workload, metric)] if metric in metrics else []
-        shown.append(findings(found, workload, metric))
+        shown.append(results.findings(found, workload, metric))
     shown += [figure(found, other, workload, metric) for other, metric in further.items()]
-    return join(*shown, fold(f"Estimates of {workload}, by system", table(found, "estimates", [workload], columns)))
+    return join(
+        *shown, fold(f"Estimates of {workload}, by system", results.table(found, "estimates", [workload], columns))
+    )
 
 
 def fold_plan(wanted: Design) -> Shown:
     """Return what will run and what that can show, folded behind the plan in a sentence."""
-    return fold(plan_summary(wanted), whole(plan_table(wanted)), paragraph(power_summary(wanted)))
+    return fold(plan_summary(wanted), results.whole(plan_table(wanted)), paragraph(power_summary(wanted)))
 
 
 def fold_provenance(session: Session) -> Shown:
@@ -123,12 +112,12 @@ def fold_provenance(session: Session) -> Shown:
     hosts = fold(
         f"{line}: {systems}. {stamp}".rstrip(),
         paragraph("What each system says, with its limits as seen from inside the target:"),
-        whole(session_tables.deployments_table(session)),
+        results.whole(session_tables.deployments_table(session)),
         paragraph("What each host says:"),
-        whole(session_tables.provenance_table(session)),
+        results.whole(session_tables.provenance_table(session)),
     )
     able = session_tables.capabilities_table(session)
-    shown = [] if able.empty else [fold("What each system can do, as seen when it was made ready", whole(able))]
+    shown = [] if able.empty else [fold("What each system can do, as seen when it was made ready", results.whole(able))]
     return join(hosts, *shown, _fold_trials(session))
 
 
@@ -139,20 +128,20 @@ def _fold_trials(session: Session) -> Shown:
     others = ", ".join(f"{count} {state}" for state, count in found.items() if count and state != "ok")
     size = session_tables.size_table(session)
     time = budget_summary(session)
-    shared = [paragraph("What the time was shared out by:"), whole(budget_table(session))] if time else []
+    shared = [paragraph("What the time was shared out by:"), results.whole(budget_table(session))] if time else []
     folded = fold(
         f"{found['ok']} valid trials; {others or 'none failed, invalid or missing'}",
-        whole(counts), whole(session_tables.reasons_table(session)),
+        results.whole(counts), results.whole(session_tables.reasons_table(session)),
         paragraph("Blocks that were interrupted for long, and discarded whole:"),
-        whole(session_tables.blocks_table(session)),
-        paragraph("How many blocks there are, and why:"), whole(size), *shared,
+        results.whole(session_tables.blocks_table(session)),
+        paragraph("How many blocks there are, and why:"), results.whole(size), *shared,
     )  # fmt: skip
     return join(folded, paragraph(time)) if time else folded
 
 
 def fold_tests(found: Results, workloads: Sequence[str] = (), metrics: Sequence[str] = ()) -> Shown:
     """Return the tables of `TESTS`, each folded behind its question."""
-    return join(*(fold(line, table(found, kind, workloads, metrics)) for kind, line in TESTS.items()))
+    return join(*(fold(line, results.table(found, kind, workloads, metrics)) for kind, line in TESTS.items()))
 
 
 def fold_diagnostics(
@@ -162,7 +151,7 @@ def fold_diagnostics(
     """Return one case's values in the order in which they were measured, and the diagnostics of cells folded."""
     return join(
         figure(found, "order", workload, metric, scenario=scenario),
-        fold("Diagnostics: dependence, outliers, modes", table(found, "diagnostics", workloads, metrics)),
+        fold("Diagnostics: dependence, outliers, modes", results.table(found, "diagnostics", workloads, metrics)),
     )
 
 
@@ -175,7 +164,7 @@ def load_knee(found: Results, workload: str = "web-rate", metric: str = "latency
     >>> ib.load_knee(results)
     """
     if not (found.estimates["workload"] == workload).any():
-        return absent(found, workload)
+        return results.absent(found, workload)
     levels = found.estimates.loc[found.estimates["workload"] == workload, "level"].dropna().unique()
     if len(levels) < 2:
         return paragraph(f"{workload}: one rate alone has no knee. Take several: its profile load, or --set.")
@@ -201,8 +190,10 @@ def load_knee(found: Results, workload: str = "web-rate", metric: str = "latency
         **words("system"), "blocks": lambda row: f"{row.n} of {blocks}",
         "rate, 1/s": lambda row: both(row, "mean")[0], CI: lambda row: both(row, "mean")[1],
     })  # fmt: skip
-    compared = [sentence(row) for row in ratios.itertuples(index=False)]
-    return join(curve, intro, kept(found, pd.DataFrame(cells), f"{workload}-knee", caption), listed(without + compared))
+    compared = [results.sentence(row) for row in ratios.itertuples(index=False)]
+    return join(
+        curve, intro, results.kept(found, pd.DataFrame(cells), f"{workload}-knee", caption), listed(without + compared)
+    )
 
 
 def format_time(seconds: float) -> str:
