@@ -33,7 +33,8 @@ def directions(found: Results, name: str | None) -> Shown:
     for scenario, ours in _rows(found.contrasts).items():
         if other := others.get(scenario):
             rows.append({"scenario": scenario, **_ratio_cells("ratio", ours), **_ratio_cells("cross-check", other)})
-            rows[-1]["direction"] = _word(ours, other)
+            one, two = ((row.ratio_low > 1) - (row.ratio_high < 1) for row in (ours, other))
+            rows[-1]["direction"] = (SAME if one == two else OTHER) if one and two else OPEN
     if not rows:
         return listed([f"There is no operation that both this session and {name} have a ratio of."])
     return kept(found, pd.DataFrame(rows), "crosscheck", f"{notation.metric_title(METRIC)} beside {name}.")
@@ -48,10 +49,3 @@ def _rows(found: pd.DataFrame) -> dict[str, Any]:
 def _ratio_cells(what: str, row: Any) -> dict[str, str]:
     ratio, interval = notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1)
     return {what: f"{row.system} / {row.baseline}", f"{what}, value": ratio, f"{what}, 95 % CI": interval}
-
-
-def _word(ours: Any, theirs: Any) -> str:
-    sides = [(row.ratio_low > 1) - (row.ratio_high < 1) for row in (ours, theirs)]
-    if 0 in sides:
-        return OPEN
-    return SAME if sides[0] == sides[1] else OTHER

@@ -22,7 +22,6 @@ from infrabench_selfcheck.validation import generators as draw
 from infrabench_selfcheck.validation.check import (
     Check,
     Expected,
-    Procedure,
     SimulatedCase,
     at_least,
     at_most,
@@ -113,10 +112,6 @@ def _ratio_covered(data: Array, ratio: float) -> NDArray[np.bool_]:
     x, y = data.sum(axis=-1).T
     # without any event every ratio is left open
     return covers(events.poisson_ratio(x, y).interval, ratio) | (x + y == 0)
-
-
-def _difference_covered(p: float, q: float) -> Procedure:
-    return lambda data: covers(events.newcombe_interval(data[:, 0], BLOCKS, data[:, 1], BLOCKS), p - q)
 
 
 class Open(NamedTuple):
@@ -214,7 +209,8 @@ CHECKS = (
         ),
         *(
             _of_events(f"shares of {p:g} and {q:g}", shares(p, q),
-                       ("Newcombe", _difference_covered(p, q), at_least(0.93)))
+                       ("Newcombe", lambda data, p=p, q=q: covers(
+                           events.newcombe_interval(data[:, 0], BLOCKS, data[:, 1], BLOCKS), p - q), at_least(0.93)))
             for p, q in ((0.5, 0.3), (0.2, 0.02), (0.1, 0.1))
         ),
     )),
