@@ -18,17 +18,9 @@ from infrabench.stats import events, multiplicity, pairwise
 from infrabench.stats.omnibus import friedman
 from infrabench.stats.table import PER_BLOCK
 from infrabench.stats.verdicts import EQUIVALENT, INCONCLUSIVE, WITHIN, Pairs, decide, judge, n_to_decide
+from infrabench_selfcheck.validation import check
 from infrabench_selfcheck.validation import generators as draw
-from infrabench_selfcheck.validation.check import (
-    Check,
-    Expected,
-    SimulatedCase,
-    at_least,
-    at_most,
-    between,
-    case,
-    near,
-)
+from infrabench_selfcheck.validation.check import Check, Expected, at_least, at_most, between, case, near
 from infrabench_selfcheck.validation.estimation import covers
 from infrabench_selfcheck.validation.generators import Array, Generate, PairedSamples, Rng, generator
 
@@ -59,7 +51,7 @@ def effects(rng: Rng, replicates: int, nulls: int, others: int, n: int = 30) -> 
     return PairedSamples(x + (np.arange(nulls + others) >= nulls)[:, None], y)
 
 
-def _adjusted(data: str, nulls: int, others: int) -> SimulatedCase:
+def _adjusted(data: str, nulls: int, others: int) -> check.SimulatedCase:
     def false_share(data: PairedSamples) -> Array:
         """Share of false among all rejections; its mean is the false discovery rate."""
         found = rejects(multiplicity.benjamini_hochberg(pairwise.paired_t(*data).p))
@@ -104,7 +96,7 @@ def rates_differ(data: Array) -> NDArray[np.bool_]:
     return np.array([row["inferred"] and row["apart"] for row in rows])
 
 
-def _of_events(data: str, generate: Generate[Any], expected: Expected) -> SimulatedCase:
+def _of_events(data: str, generate: Generate[Any], expected: Expected) -> check.SimulatedCase:
     return case(f"{data}, {BLOCKS} blocks", generate, expected, fast=400, full=4_000)
 
 

@@ -13,17 +13,9 @@ from scipy import stats
 from infrabench.experiment.design.design import FIRST_BLOCKS
 from infrabench.stats import dependence, intervals, knee, pairwise, planning, stopping
 from infrabench.stats.diagnostics import bimodal as is_bimodal
+from infrabench_selfcheck.validation import check
 from infrabench_selfcheck.validation import generators as draw
-from infrabench_selfcheck.validation.check import (
-    Allowed,
-    Check,
-    Procedure,
-    SimulatedCase,
-    at_least,
-    between,
-    case,
-    near,
-)
+from infrabench_selfcheck.validation.check import Check, at_least, between, case, near
 from infrabench_selfcheck.validation.generators import Array, Drifting, Generate, PairedSamples, Shape
 
 RESAMPLES = 1_999
@@ -49,12 +41,12 @@ def wilson_coverage(p: float, n: int) -> float:
 
 
 def _one(
-    shape: Shape, n: int, what: str, procedure: Procedure, allowed: Allowed = NOMINAL, **sizes: int
-) -> SimulatedCase:
+    shape: Shape, n: int, what: str, procedure: check.Procedure, allowed: check.Allowed = NOMINAL, **sizes: int
+) -> check.SimulatedCase:
     return case(f"{shape.name}, n = {n}", draw.sample(shape, n), (what, procedure, allowed), **sizes)
 
 
-def _ratio(covs: tuple[float, float], n: int, correlation: float = 0.0, *, logs: bool = True) -> SimulatedCase:
+def _ratio(covs: tuple[float, float], n: int, correlation: float = 0.0, *, logs: bool = True) -> check.SimulatedCase:
     blocks = f", block correlation {correlation:g}" if correlation else ""
     log_ratio = ("log ratio, paired t", lambda d: covers(pairwise.paired_log_ratio(*d).interval, RATIO), NOMINAL)
     return case(
@@ -65,7 +57,7 @@ def _ratio(covs: tuple[float, float], n: int, correlation: float = 0.0, *, logs:
     )  # fmt: skip
 
 
-def _effect(d: float, n: int) -> SimulatedCase:
+def _effect(d: float, n: int) -> check.SimulatedCase:
     above = float(stats.norm.cdf(d))  # share of pairs in which the first is above
     return case(
         f"d = {d:g}, n = {n}, blocks ten times as far apart", draw.in_blocks(d, n),
@@ -76,7 +68,7 @@ def _effect(d: float, n: int) -> SimulatedCase:
     )  # fmt: skip
 
 
-def _stopped(shape: Shape, target: float) -> SimulatedCase:
+def _stopped(shape: Shape, target: float) -> check.SimulatedCase:
     """Sessions of one primary cell that end by the rule: does the interval that ended them hold the truth?"""
 
     def procedure(x: Array) -> NDArray[np.bool_]:
@@ -94,8 +86,8 @@ def _stopped(shape: Shape, target: float) -> SimulatedCase:
 
 
 def _shared_out(
-    data: str, generate: Generate[Array], truth: float, allowed: Allowed, batch: int = stopping.BATCH
-) -> SimulatedCase:
+    data: str, generate: Generate[Array], truth: float, allowed: check.Allowed, batch: int = stopping.BATCH
+) -> check.SimulatedCase:
     def constant(rng: np.random.Generator, replicates: int) -> Drifting:
         x = generate(rng, replicates)
         return Drifting(x, np.full_like(x, truth))
@@ -104,8 +96,8 @@ def _shared_out(
 
 
 def _drifted(
-    data: str, generate: Generate[Drifting], allowed: Allowed, batch: int = stopping.BATCH
-) -> SimulatedCase:  # fmt: skip
+    data: str, generate: Generate[Drifting], allowed: check.Allowed, batch: int = stopping.BATCH
+) -> check.SimulatedCase:  # fmt: skip
     """Cases that get some blocks at a time while the spread of their log ratios is too wide for a margin.
 
     Where the true ratio moves, the interval is asked for its mean over the blocks that were measured.

@@ -19,17 +19,9 @@ from infrabench.experiment.design import orders
 from infrabench.stats.contrasts import DEPENDENT, contrasts
 from infrabench.stats.pairwise import paired_fieller
 from infrabench.stats.verdicts import DIFFERENT, WITHIN
+from infrabench_selfcheck.validation import check
 from infrabench_selfcheck.validation import generators as draw
-from infrabench_selfcheck.validation.check import (
-    Allowed,
-    Check,
-    Expected,
-    SimulatedCase,
-    at_least,
-    at_most,
-    case,
-    near,
-)
+from infrabench_selfcheck.validation.check import Check, Expected, at_least, at_most, case, near
 from infrabench_selfcheck.validation.generators import Array, Campaigns, Generate, Rng, generator
 
 SYSTEMS = ("native", "other")
@@ -127,7 +119,7 @@ def excludes_1(data: Campaigns) -> NDArray[np.bool_]:
     return np.asarray((found.low > 1) | (found.high < 1))
 
 
-def _losses(data: str, generate: Generate[Array], allowed: Allowed, *more: Expected) -> SimulatedCase:
+def _losses(data: str, generate: Generate[Array], allowed: check.Allowed, *more: Expected) -> check.SimulatedCase:
     expected = ("called different", called_different, allowed)
     return case(f"{data}, {BLOCKS} blocks", generate, expected, *more, fast=100, full=4_000, batch=500)
 
