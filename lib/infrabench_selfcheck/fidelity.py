@@ -24,22 +24,13 @@ from pathlib import Path
 import numpy as np
 
 from infrabench import registry
-from infrabench.core import (
-    CommandFailed,
-    DesignError,
-    Guards,
-    Limits,
-    ParseError,
-    Profile,
-    Request,
-    Site,
-    SiteError,
-    Study,
-    Target,
-    Trial,
-    Workload,
-    unknown_name,
-)
+from infrabench.core.errors import CommandFailed, DesignError, ParseError, SiteError, unknown_name
+from infrabench.core.hosts import Site, Target
+from infrabench.core.request import Request
+from infrabench.core.studies import Guards, Profile, Study
+from infrabench.core.systems import Limits
+from infrabench.core.trials import Trial
+from infrabench.core.workloads import Workload
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution import preflight
 from infrabench.experiment.execution.deployments import deployed

@@ -22,20 +22,12 @@ from pathlib import Path
 import numpy as np
 
 from infrabench import registry
-from infrabench.core import (
-    Case,
-    DesignError,
-    Guards,
-    Host,
-    InfrabenchError,
-    Limits,
-    Profile,
-    Request,
-    SiteError,
-    Study,
-    Target,
-    Trial,
-)
+from infrabench.core.errors import DesignError, InfrabenchError, SiteError
+from infrabench.core.hosts import Host, Target
+from infrabench.core.request import Request
+from infrabench.core.studies import Case, Guards, Profile, Study
+from infrabench.core.systems import Limits
+from infrabench.core.trials import Trial
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution.monitor import Monitor, watching
 from infrabench.experiment.execution.trial import Bench, execute

@@ -15,18 +15,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from infrabench.analysis import results
 from infrabench.analysis.published import derived_metrics
 from infrabench.analysis.published.comparison import NOT_COMPARABLE, agreement, begins, plain, prediction, unmeasured
 from infrabench.analysis.published.printed_numbers import EXPERIMENTS, join_notes, numbers, printed_span, read_toml
-from infrabench.analysis.results import (
-    Results,
-    Shown,
-    absence,
-    against_published,
-    derived_estimates,
-    explain_scope,
-    kept,
-)
+from infrabench.analysis.results import Results, Shown
 from infrabench.analysis.tables import columns, notation
 from infrabench.stats import contrasts
 from infrabench.stats.table import select_metric
@@ -105,7 +98,7 @@ def _read_pair(entry: Mapping[str, Any], cells: Mapping[str, Cell]) -> Published
 def values(found: Results) -> Shown:
     """Return every printed cell, in each reading of its unit, beside the cells of ours that it can stand for."""
     rows = pd.DataFrame(compare_values(found), columns=list(VALUES))
-    return kept(found, rows, "beside-values", "Printed values beside ours.")
+    return results.kept(found, rows, "beside-values", "Printed values beside ours.")
 
 
 def compare_values(found: Results) -> list[dict[str, str]]:
@@ -130,7 +123,7 @@ def ratios(found: Results) -> Shown:
         "95 % prediction": of_ours(lambda row: notation.interval(row.predicted_low, row.predicted_high)),
         **columns.words("agreement", "note"),
     })  # fmt: skip
-    return kept(found, rows, "beside-ratios", "Printed ratios beside ours.")
+    return results.kept(found, rows, "beside-ratios", "Printed ratios beside ours.")
 
 
 @lru_cache(maxsize=1)
@@ -151,7 +144,7 @@ def compare_published(found: Results) -> pd.DataFrame:
     Columns as of `comparison.against`, with those of the contrast that a figure needs, and as of `compare_ratios`. What
     was not measured is not comparable, with ``n_pairs`` 0 and its ``reason``.
     """
-    measured = against_published(found)
+    measured = results.against_published(found)
     systems = [*found.systems, *found.data["not_run"], derived_metrics.MEAN]
     absent = unmeasured(measured, LETTERS.get(str(found.data["study"]), "none"), dict.fromkeys(systems))
     absent["reason"] = [f"not measured: {_absence(found, row)}" for row in absent.itertuples(index=False)]
@@ -165,8 +158,8 @@ def _absence(found: Results, row: Any) -> str:
     if row.system in found.data["not_run"]:
         reasons = [found.data["not_run"][row.system]]
     elif not reasons and row.workload not in set(found.table["workload"]):
-        reasons = [absence(found, row.workload)]
-    return "; ".join(dict.fromkeys(reasons)) or explain_scope(found.data)
+        reasons = [results.absence(found, row.workload)]
+    return "; ".join(dict.fromkeys(reasons)) or results.explain_scope(found.data)
 
 
 def _values(found: Results, each: Cell) -> Iterator[dict[str, str]]:
@@ -193,7 +186,7 @@ def _values(found: Results, each: Cell) -> Iterator[dict[str, str]]:
 
 def _cells(found: Results, each: Cell, metric: str) -> pd.DataFrame:
     """Return the estimates of ours that a printed cell stands beside, by number of pods."""
-    every = derived_estimates(found) if metric in derived_metrics.LIKE else found.estimates
+    every = results.derived_estimates(found) if metric in derived_metrics.LIKE else found.estimates
     rows = every[(every["workload"] == each.workload) & (every["metric"] == metric)]
     rows = rows[rows["scenario"].map(each.is_at).astype("bool") & rows["mean"].notna()]
     named = rows["system"].map(plain).isin(each.systems)
@@ -214,7 +207,7 @@ def _lacking(found: Results, printed: Sequence[Cell]) -> str:
         there = rows["scenario"].map(each.is_at).astype("bool").any()
         for system in each.systems:
             if system not in reasons and system in map(plain, found.systems) and not there:
-                told.append(explain_scope(data))
+                told.append(results.explain_scope(data))
             else:
                 other = "no ok trial" if system in map(plain, found.systems) else "not asked for"
                 of_systems.setdefault(reasons.get(system, other), []).append(system)

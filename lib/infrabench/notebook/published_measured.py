@@ -9,21 +9,12 @@ from typing import Any
 
 import pandas as pd
 
+from infrabench.analysis import results
 from infrabench.analysis.published import derived_metrics, score
 from infrabench.analysis.published.comparison import WORDS, plain
 from infrabench.analysis.published.printed_numbers import numbers
 from infrabench.analysis.published.statements import judge_statements, statements
-from infrabench.analysis.results import (
-    Results,
-    Shown,
-    absence,
-    derived_contrasts,
-    kept,
-    listed,
-    paragraph,
-    sentence,
-    table,
-)
+from infrabench.analysis.results import Results, Shown, absence, kept, listed, paragraph
 from infrabench.analysis.tables import columns, notation
 from infrabench.core import InfrabenchError
 from infrabench.notebook import published_audit, published_cells
@@ -54,7 +45,7 @@ def published(found: Results) -> Shown:
     counts = ", ".join(f"{word} {words[word]}" for word in WORDS if word in words)
     missing = int((rows["n_pairs"] == 0).sum())
     more = f", {missing} of them because nothing was measured" if missing else ""
-    sections = [table(found, "published")] if rows["where"].notna().any() else []
+    sections = [results.table(found, "published")] if rows["where"].notna().any() else []
     sections += [published_cells.ratios(found)] if rows["printed"].notna().any() else []
     study, folder = LETTERS[str(found.data["study"])], str(found.folder)
     cells = [published_cells.values(found)] if published_cells.read_cells(found.data["study"])[0] else []
@@ -78,11 +69,11 @@ def published_metrics(found: Results) -> Shown:
 
     >>> ib.published_metrics(results)
     """
-    every = pd.concat([found.contrasts, derived_contrasts(found)], ignore_index=True)
+    every = pd.concat([found.contrasts, results.derived_contrasts(found)], ignore_index=True)
     lines = []
     for name, workload, metric in METRICS:
         rows = every[(every["workload"] == workload) & (every["metric"] == metric)]
-        lines += [f"{name}, {sentence(row)}" for row in rows.itertuples(index=False)]
+        lines += [f"{name}, {results.sentence(row)}" for row in rows.itertuples(index=False)]
         lines += [f"{name}: not measured: {absence(found, workload)}."] if rows.empty else []
     judged, limits = derived_metrics.judge_bounds(found.table), []
     for bound in derived_metrics.bounds():

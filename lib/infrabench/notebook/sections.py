@@ -9,34 +9,24 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import pandas as pd
 
-from infrabench.analysis import tables
-from infrabench.analysis.results import (
-    Results,
-    Shown,
-    absent,
-    alone,
-    chosen,
-    findings,
-    kept,
-    listed,
-    paragraph,
-    sentence,
-    table,
-    whole,
-)
-from infrabench.analysis.session_data import Session
+from infrabench.analysis import results, tables
+from infrabench.analysis.results import Results, Shown, listed, paragraph
+from infrabench.analysis.session_data import Session, open_session
 from infrabench.analysis.tables import notation
 from infrabench.analysis.tables.columns import CI, both, words, write
 from infrabench.core import STATES
 from infrabench.experiment.design.design import Design
-from infrabench.notebook import session_tables
+from infrabench.notebook import api, session_tables
 from infrabench.notebook.plan_tables import budget_summary, budget_table, plan_summary, plan_table, power_summary
 from infrabench.notebook.session_figures import figure
 from infrabench.stats import contrasts, estimates, knee
 
+REQUESTS, KERNEL = ("fio-4k", "iops"), " kernel"  # what a cross-check is about, and the end of its scenarios
+NO_CROSSCHECK = "No cross-check was named: `crosscheck` takes the name of a session of the profile crosscheck."
 TESTS = {  # kind of table -> the line that it is folded behind
     "results": "Estimates and contrasts in one table, as a paper prints them",
     "contrasts": "Every contrast with the baseline: ratio, interval, margin, verdict",
@@ -65,9 +55,9 @@ def answer(found: Results) -> Shown:
 
     A sentence says what the 95 % intervals rule out, whether a verdict decides or not.
     """
-    rows = chosen(found)
+    rows = results.chosen(found)
     if rows.empty:
-        return alone(found)
+        return results.alone(found)
     names = rows["workload"] + " " + rows["metric"].map(notation.metric_title)
     sentences = []
     for system in found.systems:
@@ -95,18 +85,20 @@ def section(
     >>> ib.section(results, "web", "requests_per_s", further={"ecdf": "latency_p99_s"})
     """
     if not (found.estimates["workload"] == workload).any():
-        return findings(found, workload, [*metrics, *more][0])
+        return results.findings(found, workload, [*metrics, *more][0])
     shown: list[Shown] = []
     for metric in (*metrics, *more):
         shown += [figure(found, kind, workload, metric)] if metric in metrics else []
-        shown.append(findings(found, workload, metric))
+        shown.append(results.findings(found, workload, metric))
     shown += [figure(found, other, workload, metric) for other, metric in further.items()]
-    return join(*shown, fold(f"Estimates of {workload}, by system", table(found, "estimates", [workload], columns)))
+    return join(
+        *shown, fold(f"Estimates of {workload}, by system", results.table(found, "estimates", [workload], columns))
+    )
 
 
 def fold_plan(wanted: Design) -> Shown:
     """Return what will run and what that can show, folded behind the plan in a sentence."""
-    return fold(plan_summary(wanted), whole(plan_table(wanted)), paragraph(power_summary(wanted)))
+    return fold(plan_summary(wanted), results.whole(plan_table(wanted)), paragraph(power_summary(wanted)))
 
 
 def fold_provenance(session: Session) -> Shown:
@@ -123,12 +115,12 @@ def fold_provenance(session: Session) -> Shown:
     hosts = fold(
         f"{line}: {systems}. {stamp}".rstrip(),
         paragraph("What each system says, with its limits as seen from inside the target:"),
-        whole(session_tables.deployments_table(session)),
+        results.whole(session_tables.deployments_table(session)),
         paragraph("What each host says:"),
-        whole(session_tables.provenance_table(session)),
+        results.whole(session_tables.provenance_table(session)),
     )
     able = session_tables.capabilities_table(session)
-    shown = [] if able.empty else [fold("What each system can do, as seen when it was made ready", whole(able))]
+    shown = [] if able.empty else [fold("What each system can do, as seen when it was made ready", results.whole(able))]
     return join(hosts, *shown, _fold_trials(session))
 
 
@@ -139,20 +131,20 @@ def _fold_trials(session: Session) -> Shown:
     others = ", ".join(f"{count} {state}" for state, count in found.items() if count and state != "ok")
     size = session_tables.size_table(session)
     time = budget_summary(session)
-    shared = [paragraph("What the time was shared out by:"), whole(budget_table(session))] if time else []
+    shared = [paragraph("What the time was shared out by:"), results.whole(budget_table(session))] if time else []
     folded = fold(
         f"{found['ok']} valid trials; {others or 'none failed, invalid or missing'}",
-        whole(counts), whole(session_tables.reasons_table(session)),
+        results.whole(counts), results.whole(session_tables.reasons_table(session)),
         paragraph("Blocks that were interrupted for long, and discarded whole:"),
-        whole(session_tables.blocks_table(session)),
-        paragraph("How many blocks there are, and why:"), whole(size), *shared,
+        results.whole(session_tables.blocks_table(session)),
+        paragraph("How many blocks there are, and why:"), results.whole(size), *shared,
     )  # fmt: skip
     return join(folded, paragraph(time)) if time else folded
 
 
 def fold_tests(found: Results, workloads: Sequence[str] = (), metrics: Sequence[str] = ()) -> Shown:
     """Return the tables of `TESTS`, each folded behind its question."""
-    return join(*(fold(line, table(found, kind, workloads, metrics)) for kind, line in TESTS.items()))
+    return join(*(fold(line, results.table(found, kind, workloads, metrics)) for kind, line in TESTS.items()))
 
 
 def fold_diagnostics(
@@ -162,7 +154,7 @@ def fold_diagnostics(
     """Return one case's values in the order in which they were measured, and the diagnostics of cells folded."""
     return join(
         figure(found, "order", workload, metric, scenario=scenario),
-        fold("Diagnostics: dependence, outliers, modes", table(found, "diagnostics", workloads, metrics)),
+        fold("Diagnostics: dependence, outliers, modes", results.table(found, "diagnostics", workloads, metrics)),
     )
 
 
@@ -175,7 +167,7 @@ def load_knee(found: Results, workload: str = "web-rate", metric: str = "latency
     >>> ib.load_knee(results)
     """
     if not (found.estimates["workload"] == workload).any():
-        return absent(found, workload)
+        return results.absent(found, workload)
     levels = found.estimates.loc[found.estimates["workload"] == workload, "level"].dropna().unique()
     if len(levels) < 2:
         return paragraph(f"{workload}: one rate alone has no knee. Take several: its profile load, or --set.")
@@ -201,11 +193,47 @@ def load_knee(found: Results, workload: str = "web-rate", metric: str = "latency
         **words("system"), "blocks": lambda row: f"{row.n} of {blocks}",
         "rate, 1/s": lambda row: both(row, "mean")[0], CI: lambda row: both(row, "mean")[1],
     })  # fmt: skip
-    compared = [sentence(row) for row in ratios.itertuples(index=False)]
-    return join(curve, intro, kept(found, pd.DataFrame(cells), f"{workload}-knee", caption), listed(without + compared))
+    compared = [results.sentence(row) for row in ratios.itertuples(index=False)]
+    return join(
+        curve, intro, results.kept(found, pd.DataFrame(cells), f"{workload}-knee", caption), listed(without + compared)
+    )
 
 
 def format_time(seconds: float) -> str:
     """Return a time with the unit that suits it."""
     scale = notation.scale([seconds], "s")
     return f"{notation.number(seconds / scale.factor)} {scale.unit}"
+
+
+def directions(found: Results, name: str | None) -> Shown:
+    """Return our ratios beside those of the session `name`, of the same operation and durability mode.
+
+    The other engine runs in an emulated machine, so neither its rates nor the size of its ratios say anything here. It
+    counts one way: there ZFS's own work is emulated, Ceph's is not, so that ZFS behind Ceph there refutes nothing.
+
+    *same direction*: both intervals lie on the same side of 1; *other direction*: on different sides; *not decided*:
+    one of them holds 1, or is not there.
+    """
+    if not name:
+        return listed([NO_CROSSCHECK])
+    others = _by_operation(api.contrasts(open_session(name)))
+    rows = []
+    for scenario, ours in _by_operation(found.contrasts).items():
+        if other := others.get(scenario):
+            rows.append({"scenario": scenario, **_ratio_cells("ratio", ours), **_ratio_cells("cross-check", other)})
+            one, two = ((row.ratio_low > 1) - (row.ratio_high < 1) for row in (ours, other))
+            rows[-1]["direction"] = f"{'same' if one == two else 'other'} direction" if one and two else "not decided"
+    if not rows:
+        return listed([f"There is no operation that both this session and {name} have a ratio of."])
+    return results.kept(found, pd.DataFrame(rows), "crosscheck", f"{notation.metric_title(REQUESTS[1])} beside {name}.")
+
+
+def _by_operation(found: pd.DataFrame) -> dict[str, Any]:
+    """Return the contrasts of single requests by scenario, without the path that they took."""
+    rows = found[(found["workload"] == REQUESTS[0]) & (found["metric"] == REQUESTS[1])]
+    return {row.scenario.removesuffix(KERNEL): row for row in rows.itertuples(index=False)}
+
+
+def _ratio_cells(what: str, row: Any) -> dict[str, str]:
+    ratio, interval = notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1)
+    return {what: f"{row.system} / {row.baseline}", f"{what}, value": ratio, f"{what}, 95 % CI": interval}

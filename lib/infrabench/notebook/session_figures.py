@@ -13,20 +13,10 @@ from typing import Any
 import pandas as pd
 from matplotlib.text import Text
 
-from infrabench.analysis import figures, tables
+from infrabench.analysis import figures, results, tables
 from infrabench.analysis.figures import FIGURES, Drawn, View, theme
 from infrabench.analysis.history import RATIO, History, describe_history
-from infrabench.analysis.results import (
-    Results,
-    Shown,
-    absent,
-    alone,
-    base,
-    chosen,
-    drawing,
-    not_applicable,
-    paragraph,
-)
+from infrabench.analysis.results import Results, Shown, paragraph
 from infrabench.analysis.session_data import Session, open_session
 from infrabench.core import DesignError, unknown_name
 from infrabench.notebook import api
@@ -129,11 +119,11 @@ def figure(
             drawn, told = each.draw(replace(called, width_mm=width_mm))
             for text in drawn.findobj(Text):
                 text.set_text(theme.reword(text.get_text()))
-            return Drawn(drawn, theme.reword(f"{told} {base(found)}".strip()))
+            return Drawn(drawn, theme.reword(f"{told} {results.base(found)}".strip()))
 
     if not save:
         drawn, caption = draw()
-        return Shown(drawing(figures.screen(drawn, SCREEN_DPI), caption), caption)
+        return Shown(results.drawing(figures.screen(drawn, SCREEN_DPI), caption), caption)
     if place is None and not (systems or labels or words):
         name = name_files(kind, workload, metric, scenario)
         return show_figure(draw, found.folder / "figures" / found.name, name, rows, parameters)
@@ -143,7 +133,7 @@ def figure(
     if place is not None:
         more = {"labels": dict(labels or {}), "words": dict(words or {})}
         figures.save(drawn, place.parent, place.stem, rows, parameters | more, caption, kinds=[place.suffix[1:]])
-    return Shown(drawing(figures.screen(drawn), caption), caption)
+    return Shown(results.drawing(figures.screen(drawn), caption), caption)
 
 
 def show_figure(
@@ -159,7 +149,7 @@ def show_figure(
     caption = f"{told} {note}".strip()
     paths = figures.save(drawn, folder, name, data, parameters, caption, other)
     png = next(path for path in paths if path.suffix == ".png")
-    return Shown(drawing(png.read_bytes(), caption), caption)
+    return Shown(results.drawing(png.read_bytes(), caption), caption)
 
 
 def name_files(*parts: str) -> str:
@@ -180,14 +170,14 @@ def view_of(
     cells = [each for each in found.data.get("not_applicable", []) if each["workload"] == workload]
     names = list(dict.fromkeys(systems)) or found.systems
     # without a workload the reasons of all would be longer than the figure: the table of validity has them
-    not_run = found.data["not_run"] | (not_applicable(found, workload, metric) if workload else {})
+    not_run = found.data["not_run"] | (results.not_applicable(found, workload, metric) if workload else {})
 
     def of_systems(frame: pd.DataFrame) -> pd.DataFrame:
         return frame[frame["system"].isin(names)] if systems else frame
 
     return View(
         workload, metric, scenario, found.table, of_systems(found.estimates),
-        of_systems(chosen(found, workload, metric)), of_systems(found.diagnostics),
+        of_systems(results.chosen(found, workload, metric)), of_systems(found.diagnostics),
         of_systems(rows_of(found.tiers, workload, metric)),
         None if found.probes.empty else found.probes, names, found.systems,
         {name: why for name, why in not_run.items() if not systems or name.partition(" at ")[0] in names},
@@ -209,15 +199,15 @@ def _explain_empty(found: Results, kind: str, workload: str, metric: str, scenar
         known = set(found.estimates["workload"])
         if workload not in {*plugins("workloads"), *found.data.get("workloads", ())}:
             raise unknown_name("workload", workload, known)
-        return absent(found, workload)
+        return results.absent(found, workload)
     if kind == "published" and compare_published(found).empty:
         return paragraph("The papers print no ratio that belongs to this study.")
     if kind not in ("forest", "published") and not (workload and metric):
         pairs = found.table[["workload", "metric"]].dropna().drop_duplicates().itertuples(index=False)
         there = ", ".join(sorted(" ".join(pair) for pair in pairs))
         raise DesignError(f"{kind} shows one metric: name a workload and a metric of it; there are {there}")
-    if kind in ("forest", "tiers", "power") and chosen(found, workload, metric).empty:
-        return alone(found)
+    if kind in ("forest", "tiers", "power") and results.chosen(found, workload, metric).empty:
+        return results.alone(found)
     if metric and not rows_of(found.table, workload, metric, scenario)["value"].notna().any():
         known = set(found.table.loc[found.table["workload"] == workload, "metric"].dropna())
         if known and metric not in known:

@@ -7,6 +7,7 @@ the notebook computed, also when the session has grown since, and nothing is typ
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -19,20 +20,10 @@ from infrabench.analysis.session_data import Session
 from infrabench.core import STATES
 from infrabench.experiment.provenance import labels
 from infrabench.experiment.provenance.comparability import NOT_HOSTS
-from infrabench.ledger.records import (
-    DEPLOYMENTS,
-    DISCARDED,
-    LOOK,
-    absences,
-    describe_added,
-    list_provenance,
-    not_applicable,
-    read_blocks,
-    read_provenance,
-    read_trials,
-)
+from infrabench.ledger import records
 from infrabench.notebook import api
 from infrabench.notebook.plan_tables import describe_enough
+from infrabench.workloads._counters import CLAIM
 
 MIME = "application/vnd.infrabench.abstract+json"
 FORMAT = 1
@@ -44,7 +35,8 @@ ENDS = ("ratio low", "ratio high")  # of the 95 % interval, unrounded: not in ab
 TABLES = ("verdicts", "plan", "trials", "reasons", "discarded", "systems_say", "hosts_say")
 OTHERS = ("name", "sessions", "site", "versions", "note", "aa", "known", "planned", "recorded", "ok", "not_run")
 ASKED = ("study", "title", "profile", "blocks", "deployments", "order", "seed", "systems", "baseline", "created_utc")
-CLAIM = "INFRABENCH_CLAIM="  # begins the argument of a step that says which path its trial claims
+HELD = ("ok", "checked", "another path")  # numbers of trials that claim a path
+DEVICES = ("carried", "quiet", "on the nodes")
 
 
 def validity_table(session: Session) -> pd.DataFrame:
@@ -57,14 +49,14 @@ def validity_table(session: Session) -> pd.DataFrame:
     names = labels.of(session.folder)
     notes = {  # of tools whose version no test of their parser has
         (names.get(system, system), name): told
-        for system, each in read_provenance(session.folder, DEPLOYMENTS).items()
+        for system, each in records.read_provenance(session.folder, records.DEPLOYMENTS).items()
         for name, told in each.get("untested", {}).items()
     }
     counts["note"] = [notes.get(pair, "") for pair in zip(counts["system"], counts["workload"], strict=True)]
     left = [(name, "all", f"not run: {reason}") for name, reason in session.data["not_run"].items()]
     left += [("all", name, f"not run: {reason}") for name, reason in session.data.get("left_out", {}).items()]
     together: dict[tuple[str, str, str], list[str]] = {}  # scenarios that do not apply, those of one reason together
-    for (system, workload, scenario), reason in not_applicable(session.data).items():
+    for (system, workload, scenario), reason in records.not_applicable(session.data).items():
         together.setdefault((system, workload, reason), []).append(scenario)
     left += [(name, of, f"{', '.join(found)}: not run: {why}") for (name, of, why), found in together.items()]
     rows = pd.DataFrame(left, columns=["system", "workload", "note"])
@@ -86,11 +78,11 @@ def size_table(session: Session) -> pd.DataFrame:
         {
             "blocks": each["n"], "widest half-width %": round(100 * max(each["widths"].values(), default=np.nan), 2),
             "of": max(each["widths"], key=each["widths"].get, default=""),
-            "then": f"stopped: {each['reason']}" if each["reason"] else describe_added(each),
+            "then": f"stopped: {each['reason']}" if each["reason"] else records.describe_added(each),
             "no width counts": "; ".join(dict.fromkeys(each.get("unequal", {}).values())),
             "have enough": describe_enough(each),
         }
-        for each in read_blocks(session.folder, LOOK)
+        for each in records.read_blocks(session.folder, records.LOOK)
     ]  # fmt: skip
     unused = {name for name in ("no width counts", "have enough") if not any(row[name] for row in rows)}
     rows = [{name: value for name, value in row.items() if name not in unused} for row in rows]
@@ -102,15 +94,17 @@ def blocks_table(session: Session) -> pd.DataFrame:
     """Return the blocks that were discarded whole, with the reason and how many of their trials had been recorded."""
     rows = [
         {"block": each["block"], "reason": each["reason"], "trials": len(each["trials"])}
-        for each in read_blocks(session.folder, DISCARDED)
+        for each in records.read_blocks(session.folder, records.DISCARDED)
     ]
     return pd.DataFrame(rows, columns=["block", "reason", "trials"])
 
 
 def provenance_table(session: Session) -> pd.DataFrame:
     """Return what the hosts say about themselves: one row per field, one column per host; empty where they do not."""
-    hosts = [name for name in list_provenance(session.folder) if name not in NOT_HOSTS and ".resumed-" not in name]
-    columns = {name: _flat(read_provenance(session.folder, name)) for name in hosts}
+    hosts = [
+        name for name in records.list_provenance(session.folder) if name not in NOT_HOSTS and ".resumed-" not in name
+    ]
+    columns = {name: _flat(records.read_provenance(session.folder, name)) for name in hosts}
     frame = pd.DataFrame(columns).rename_axis("field")
     if frame.empty:  # no host said anything
         return frame
@@ -119,7 +113,7 @@ def provenance_table(session: Session) -> pd.DataFrame:
 
 def deployments_table(session: Session) -> pd.DataFrame:
     """Return what the systems say about themselves: one row per field, one column per system."""
-    data = read_provenance(session.folder, DEPLOYMENTS)
+    data = records.read_provenance(session.folder, records.DEPLOYMENTS)
     names = labels.of(session.folder)
     columns = {
         names.get(name, name): _flat({**each["facts"], "tools": each["tools"], "untested": each.get("untested", {})})
@@ -136,8 +130,8 @@ def capabilities_table(session: Session) -> pd.DataFrame:
     """
     said: dict[str, list[dict[str, Any]]] = {}
     known = labels.of(session.folder)
-    for file in (name for name in list_provenance(session.folder) if name.startswith(DEPLOYMENTS)):
-        for name, each in read_provenance(session.folder, file).items():
+    for file in (name for name in records.list_provenance(session.folder) if name.startswith(records.DEPLOYMENTS)):
+        for name, each in records.read_provenance(session.folder, file).items():
             if each["facts"].get("capabilities"):
                 said.setdefault(known.get(name, name), []).append(_flat(each["facts"]["capabilities"]))
     names = dict.fromkeys(key for each in said.values() for one in each for key in one)
@@ -158,31 +152,27 @@ def paths_table(session: Session) -> pd.DataFrame:
     the traffic; ``quiet``: those that must not; ``on the nodes``: devices that were read there. Workloads that claim no
     path are not in it.
     """
-    rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+    rows: dict[tuple[str, str, str], tuple[Counter[str], dict[str, set[str]]]] = {}
     known = labels.of(session.folder)
-    for record in read_trials(session.folder):
-        claims = [json.loads(part.removeprefix(CLAIM)) for step in record.steps for part in step["argv"] if
-                  part.startswith(CLAIM)]  # fmt: skip
+    for record in records.read_trials(session.folder):
+        words = [part for step in record.steps for part in step["argv"] if part.startswith(CLAIM)]
+        claims = [json.loads(word.removeprefix(CLAIM)) for word in words]
         devices = next((each["devices"] for each in claims if "device" in each), {})
         nodes = {f"{each['node']} {name}" for each in claims if "node" in each for name in each["devices"].values()}
         if claims:
-            system = known.get(record.trial.system, record.trial.system)
-            key = (system, record.trial.workload, record.trial.scenario)
-            row = rows.setdefault(key, {"ok": 0, "checked": 0, "another path": 0, "carried": set(), "quiet": set(),
-                                        "on the nodes": set()})  # fmt: skip
-            row["ok"] += record.state == "ok"
-            row["checked"] += record.state == "ok" and bool(devices or nodes)
-            row["another path"] += record.state == "invalid" and not record.conditions.get("invalid")
-            row["carried"] |= {name for name, carries in devices.items() if carries}
-            row["quiet"] |= {name for name, carries in devices.items() if not carries}
-            row["on the nodes"] |= nodes
-    names = ["system", "workload", "scenario"]
+            trial, ok = record.trial, record.state == "ok"
+            key = (known.get(trial.system, trial.system), trial.workload, trial.scenario)
+            counts, seen = rows.setdefault(key, (Counter(), {name: set() for name in DEVICES}))
+            another = record.state == "invalid" and not record.conditions.get("invalid")
+            counts.update(dict(zip(HELD, map(int, (ok, ok and bool(devices or nodes), another)), strict=True)))
+            seen["carried"] |= {name for name, carries in devices.items() if carries}
+            seen["quiet"] |= {name for name, carries in devices.items() if not carries}
+            seen["on the nodes"] |= nodes
     table = [
-        dict(zip(names, key, strict=True))
-        | {name: ", ".join(sorted(told)) if isinstance(told, set) else told for name, told in row.items()}
-        for key, row in sorted(rows.items())
+        (*key, *(counts[name] for name in HELD), *(", ".join(sorted(seen[name])) for name in DEVICES))
+        for key, (counts, seen) in sorted(rows.items())
     ]
-    return pd.DataFrame(table, columns=[*names, "ok", "checked", "another path", "carried", "quiet", "on the nodes"])
+    return pd.DataFrame(table, columns=["system", "workload", "scenario", *HELD, *DEVICES])
 
 
 def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
@@ -230,7 +220,7 @@ def make_abstract(session: Session, found: Results) -> dict[str, Any]:
         "planned": len(first) + len(session.missing),
         "recorded": len(first),
         "ok": int((trials["state"] == "ok").sum()),
-        "not_run": {**data["not_run"], **data.get("left_out", {}), **absences(not_applicable(data))},
+        "not_run": {**data["not_run"], **data.get("left_out", {}), **records.absences(records.not_applicable(data))},
         "verdicts": split(verdicts.assign(better=list(rows["better"]), **ends)),
         "plan": split(plan.reset_index()),
         "trials": split(validity_table(session)),

@@ -138,8 +138,9 @@ def _rebuilds(of: Sizes) -> Iterator[Case]:
         took = POOL_S + SERVE_S + LOST_S + sum(of.around_s) + used / FILL_B_PER_S + used / REBUILD_B_PER_S[throttle]
         lead_s, tail_s = of.around_s
         params = {"used_bytes": used, "throttle": throttle, "lead_s": lead_s, "tail_s": tail_s}
+        size = f"{used // GB} GB" if used >= GB else f"{used // MB} MB"
         yield _case(
-            "rebuild", f"{_format_size(used)} {throttle}", params, took, used,
+            "rebuild", f"{size} {throttle}", params, took, used,
             # over the bytes in use, with the brakes and without them a line of its own
             factor=f"GB in use ({throttle})", level=used / GB, group="lost disk",
         )  # fmt: skip
@@ -169,10 +170,6 @@ def _case(
 def _on_files(size: int) -> int:
     """Return what files of this size take with their file system."""
     return int(size * 1.1) + 64 * MIB
-
-
-def _format_size(size: int) -> str:
-    return f"{size // GB} GB" if size >= GB else f"{size // MB} MB"
 
 
 # The same single requests from within one emulated guest, where OpenZFS is the kernel's module and not a library: does

@@ -23,19 +23,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infrabench.core import (
-    Capture,
-    Deployment,
-    Measurements,
-    NotAsClaimed,
-    NotRunnable,
-    Param,
-    Params,
-    ParseError,
-    Roles,
-    Step,
-    find_missing,
-)
+from infrabench.core.errors import NotAsClaimed, NotRunnable, ParseError
+from infrabench.core.systems import Deployment
+from infrabench.core.workloads import Capture, Measurements, Param, Params, Roles, Step, find_missing
 from infrabench.workloads import _counters
 from infrabench.workloads._parse import at, equal, higher, json_object, lower, positive, quantity, value, whole
 

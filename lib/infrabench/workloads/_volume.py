@@ -22,19 +22,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from infrabench.core import (
-    Capture,
-    Deployment,
-    NotAsClaimed,
-    NotRunnable,
-    Param,
-    Params,
-    ParseError,
-    Roles,
-    Step,
-    Steps,
-    find_missing,
-)
+from infrabench.core.errors import NotAsClaimed, NotRunnable, ParseError
+from infrabench.core.systems import Deployment
+from infrabench.core.workloads import Capture, Param, Params, Roles, Step, Steps, find_missing
 from infrabench.workloads import _counters
 from infrabench.workloads._parse import MIB, at, equal, json_object, positive, value, whole
 

@@ -21,19 +21,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from infrabench.core import (
-    Capture,
-    Measurements,
-    NotAsClaimed,
-    NotRunnable,
-    Param,
-    Params,
-    ParseError,
-    Roles,
-    Step,
-    Steps,
-)
-from infrabench.core.workloads import script_command
+from infrabench.core.errors import NotAsClaimed, NotRunnable, ParseError
+from infrabench.core.workloads import Capture, Measurements, Param, Params, Roles, Step, Steps, script_command
 from infrabench.workloads._parse import at, json_object, lower, positive, value, whole, within
 
 PARAMS = {

@@ -13,19 +13,9 @@ rows than was made, is refused.
 
 from __future__ import annotations
 
-from infrabench.core import (
-    Capture,
-    DesignError,
-    Measurements,
-    Param,
-    Params,
-    ParseError,
-    Roles,
-    Step,
-    Steps,
-    Target,
-    read_version,
-)
+from infrabench.core.errors import DesignError, ParseError
+from infrabench.core.hosts import Target
+from infrabench.core.workloads import Capture, Measurements, Param, Params, Roles, Step, Steps, read_version
 from infrabench.workloads import _volume, sysbench_cpu
 from infrabench.workloads._parse import MIB, NUMBER, Field, equal, higher, lower, one, positive, read_fields, text
 

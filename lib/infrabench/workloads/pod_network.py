@@ -17,20 +17,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from infrabench.core import (
-    Capture,
-    Measurements,
-    NotAsClaimed,
-    NotRunnable,
-    Param,
-    Params,
-    ParseError,
-    Result,
-    Roles,
-    Step,
-    Steps,
-    Target,
-)
+from infrabench.core.errors import NotAsClaimed, NotRunnable, ParseError
+from infrabench.core.hosts import Result, Target
+from infrabench.core.workloads import Capture, Measurements, Param, Params, Roles, Step, Steps
 from infrabench.workloads._parse import lower, number, positive, text
 
 PROGRAMS: Mapping[str, Mapping[str, str]] = {}

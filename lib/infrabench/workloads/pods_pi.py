@@ -58,7 +58,6 @@ LEAST_S = 60.0
 GUARD = 20  # digits that are computed and not told: far more than the rounding of all operations takes
 DIGITS_PER_TERM = 14.18  # of the series
 A, B, C3_OVER_24 = 13591409, 545140134, 640320**3 // 24
-LEAF = 64  # terms that are summed up as integers; larger numbers multiply faster as decimals
 MARK = "\xef\xbb\xbf"  # the byte-order mark, a character for each byte
 BEGIN = "Benchmark Validation File"
 PRIME = 2**61 - 1  # the hash is the number without its point, modulo this
@@ -207,21 +206,11 @@ def _square_root(context: Context, number: int) -> Decimal:
 
 def _sum_series(context: Context, first: int, last: int) -> tuple[Decimal, Decimal, Decimal]:
     """Return P, Q and T of the terms from `first` up to but not with `last`."""
-    if last - first <= LEAF:
-        p, q, t = _sum_terms(first, last)
-        return context.create_decimal(p), context.create_decimal(q), context.create_decimal(t)
+    if last - first == 1:
+        p, q = ((6 * first - 5) * (2 * first - 1) * (6 * first - 1), first**3 * C3_OVER_24) if first else (1, 1)
+        return Decimal(p), Decimal(q), Decimal((-1) ** first * p * (A + B * first))
     middle = (first + last) // 2
     left_p, left_q, left_t = _sum_series(context, first, middle)
     right_p, right_q, right_t = _sum_series(context, middle, last)
     t = context.add(context.multiply(right_q, left_t), context.multiply(left_p, right_t))
     return context.multiply(left_p, right_p), context.multiply(left_q, right_q), t
-
-
-def _sum_terms(first: int, last: int) -> tuple[int, int, int]:
-    p, q, t = 1, 1, 0
-    for k in range(first, last):
-        step = (6 * k - 5) * (2 * k - 1) * (6 * k - 1) if k else 1
-        scale = k**3 * C3_OVER_24 if k else 1
-        p, q = p * step, q * scale
-        t = t * scale + (-1) ** k * p * (A + B * k)
-    return p, q, t

@@ -10,19 +10,8 @@ are off, and the output says so.
 from __future__ import annotations
 
 from infrabench.core import Capture, DesignError, Measurements, Param, Params, ParseError, Roles, Step, Steps
-from infrabench.workloads._parse import (
-    NUMBER,
-    at_least,
-    check_rate,
-    equal,
-    higher,
-    in_order,
-    lower,
-    one,
-    positive,
-    quantity,
-    text,
-)
+from infrabench.workloads import _parse
+from infrabench.workloads._parse import equal, higher, in_order, lower, one, positive, quantity, text
 
 PROGRAMS = {
     "server": {"redis-server": "redis-server", "redis-cli": "redis-tools"},
@@ -51,7 +40,7 @@ STOP = 'redis-cli -h "$1" -p "$2" shutdown nosave >/dev/null 2>&1; ! redis-cli -
 COUNT = "([0-9]{1,12})"
 # Before the report stands its progress, lines that end in a carriage return.
 HEAD = rf"""(?:^|\r)====== ([A-Z]+) ====== *
-  {COUNT} requests completed in {NUMBER} seconds
+  {COUNT} requests completed in {_parse.NUMBER} seconds
   {COUNT} parallel clients
   {COUNT} bytes payload
   keep alive: 1
@@ -63,10 +52,10 @@ HEAD = rf"""(?:^|\r)====== ([A-Z]+) ====== *
 Latency by percentile distribution:
 """
 SUMMARY = rf"""^Summary:
-  throughput summary: {NUMBER} requests per second
+  throughput summary: {_parse.NUMBER} requests per second
   latency summary \(msec\):
           avg       min       p50       p95       p99       max
- +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}
+ +{_parse.NUMBER} +{_parse.NUMBER} +{_parse.NUMBER} +{_parse.NUMBER} +{_parse.NUMBER} +{_parse.NUMBER}
 \s*\Z"""
 ROUNDED_S = 0.00501  # half of what the total time is printed with, and the rate
 LATENCIES = ("latency_p50_s", "latency_p95_s", "latency_p99_s")
@@ -75,7 +64,7 @@ METRICS = {"requests_per_s": "fixed-work rate", **dict.fromkeys(LATENCIES, "time
 
 def plan(params: Params, roles: Roles) -> Steps:
     """Return start, readiness (the server answers PING), the one key where it is read, load and stop."""
-    at_least("requests", params["requests"], params["clients"] * params["pipeline"])
+    _parse.at_least("requests", params["requests"], params["clients"] * params["pipeline"])
     if params["requests"] % params["pipeline"]:
         raise DesignError(f"requests must be a multiple of pipeline, not {params['requests']} of {params['pipeline']}")
     place = (roles["server"].address, str(params["port"]))
@@ -114,7 +103,7 @@ def parse(capture: Capture) -> Measurements:
     rate, mean_ms, *ordered_ms = (quantity(TOOL, "a number", each) for each in summary.groups())
     positive(TOOL, "rate", rate)
     # It divides the one by the other; what it prints is rounded, both to hundredths.
-    check_rate(TOOL, "requests", params["requests"], total_s, rate, ROUNDED_S, ROUNDED_S, output)
+    _parse.check_rate(TOOL, "requests", params["requests"], total_s, rate, ROUNDED_S, ROUNDED_S, output)
     lowest_ms, *_, highest_ms = ordered_ms
     in_order(TOOL, "latencies", ordered_ms, output[-200:])
     in_order(TOOL, "latencies", (lowest_ms, mean_ms, highest_ms), output[-200:])

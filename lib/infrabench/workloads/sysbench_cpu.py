@@ -9,20 +9,8 @@ default prime limit they carry two significant digits and the rate is the metric
 from __future__ import annotations
 
 from infrabench.core import Capture, Measurements, Param, Params, ParseError, Roles, Step, Steps
-from infrabench.workloads._parse import (
-    NUMBER,
-    Field,
-    check_rate,
-    equal,
-    higher,
-    lower,
-    one,
-    positive,
-    quantity,
-    read_fields,
-    text,
-    within,
-)
+from infrabench.workloads import _parse
+from infrabench.workloads._parse import Field, equal, higher, lower, one, positive, text, within
 
 PARAMS = {
     "threads": Param(1, least=1, meaning="threads"),
@@ -35,7 +23,7 @@ VERSION = ("sysbench", "--version"), r"^sysbench (\S+)$"
 TOOL = "sysbench cpu"
 READS = ("1.0.20",)
 # The last line of a report proves that nothing is cut off before it.
-END = rf"^ +execution time \(avg/stddev\): +{NUMBER}/{NUMBER}$\n\n\Z"
+END = rf"^ +execution time \(avg/stddev\): +{_parse.NUMBER}/{_parse.NUMBER}$\n\n\Z"
 TOTALS = {"total time": Field(r"^ +total time: +NUMs$"), "events": Field(r"^ +total number of events: +NUM$")}
 REPORT = {
     "number of threads": Field(r"^Number of threads: NUM$", equals="threads"),
@@ -50,11 +38,11 @@ BUCKET = 1.02  # the percentile is the border of a bucket, of 1024 that reach fr
 EARLY = 0.001  # share of the time by which a timer may be early
 ROUNDED = HALF_HUNDREDTH = 0.0051  # ms, and events a second: half of what is printed
 LATENCIES = rf"""^Latency \(ms\):
- +min: +{NUMBER}
- +avg: +{NUMBER}
- +max: +{NUMBER}
- +95th percentile: +{NUMBER}
- +sum: +{NUMBER}
+ +min: +{_parse.NUMBER}
+ +avg: +{_parse.NUMBER}
+ +max: +{_parse.NUMBER}
+ +95th percentile: +{_parse.NUMBER}
+ +sum: +{_parse.NUMBER}
 $"""
 METRICS = {
     "events_per_s": {"events": "fixed-time rate", "total_s": "fixed-work rate"},
@@ -94,11 +82,11 @@ def read(
     `start_stop_s` the longest time that this may be; `LEAST_START_STOP_S` is allowed to the shortest run.
     """
     one(TOOL, "the end of the report", END, output)
-    report = read_fields(TOOL, REPORT, output, params)
+    report = _parse.read_fields(TOOL, REPORT, output, params)
     rate = positive(TOOL, "events per second", report["rate"])
     total_s, events = (positive(TOOL, name, report[name]) for name in TOTALS)
     slack_s = min(max(tolerance * events / rate, LEAST_START_STOP_S), start_stop_s)
-    check_rate(TOOL, "events", events, total_s, rate, HALF_HUNDREDTH, slack_s, output)
+    _parse.check_rate(TOOL, "events", events, total_s, rate, HALF_HUNDREDTH, slack_s, output)
     average_s, longest_s, p95_s = latencies_s(output, events)
     found = (*higher("1/s", events_per_s=rate), *lower("s", latency_avg_s=average_s, latency_p95_s=p95_s))
     if params["events"]:
@@ -116,7 +104,7 @@ def latencies_s(output: str, events: float) -> tuple[float, float, float]:
     percentile is the border of a bucket, and may be above the longest by as much as that is wide.
     """
     block = one(TOOL, "latencies in ms", LATENCIES, output)
-    least, average, longest, p95, whole = (quantity(TOOL, "a latency in ms", each) for each in block.groups())
+    least, average, longest, p95, whole = (_parse.quantity(TOOL, "a latency in ms", each) for each in block.groups())
     within(TOOL, "the sum of the latencies", whole, (average - ROUNDED) * events, (average + ROUNDED) * events)
     if not least <= average <= longest or not least / BUCKET - ROUNDED <= p95 <= BUCKET * longest + ROUNDED:
         raise ParseError(TOOL, "latencies are not in order", block[0])

@@ -18,21 +18,8 @@ from __future__ import annotations
 import re
 
 from infrabench.core import Capture, Measurements, Param, Params, ParseError, Roles, Step, Steps
-from infrabench.workloads._parse import (
-    NUMBER,
-    Field,
-    at_least,
-    check_rate,
-    equal,
-    higher,
-    lower,
-    one,
-    positive,
-    quantity,
-    read_fields,
-    text,
-    within,
-)
+from infrabench.workloads import _parse
+from infrabench.workloads._parse import Field, equal, higher, lower, one, positive, text, within
 
 PROGRAMS = {
     "server": {"apache2": "apache2", "ib-service": ""},
@@ -93,7 +80,7 @@ METRICS = {
 def plan(params: Params, roles: Roles) -> Steps:
     """Return start, readiness (the client gets the page), load and stop."""
     users, requests, port = params["users"], params["requests"], params["port"]
-    at_least("requests", requests, users)
+    _parse.at_least("requests", requests, users)
     host = bracket(roles["server"].address)
     url = f"http://{host}:{port}{PAGE}"
     load = (
@@ -121,7 +108,7 @@ def parse(capture: Capture) -> Measurements:
     latency_s = _percentiles(output)
     params = capture.params
     complete, failed = _counts(output)
-    report = read_fields(TOOL, REPORT, output, params)
+    report = _parse.read_fields(TOOL, REPORT, output, params)
     names = ("Server Hostname", "Server Port", "Document Path")
     host, port, path = (one(TOOL, f"the {name.lower()}", rf"^{name}: +(\S+)$", output)[1] for name in names)
     equal(TOOL, "address", f"http://{bracket(host)}:{port}{path}", capture["ab"].argv[-1])
@@ -129,7 +116,7 @@ def parse(capture: Capture) -> Measurements:
     equal(TOOL, "complete requests", complete, params["requests"])
     total_s, rate = positive(TOOL, "time", report["time taken"]), positive(TOOL, "rate", report["rate"])
     # ab divides the one by the other; what it prints is rounded, the time to milliseconds and the rate to hundredths.
-    check_rate(TOOL, "requests", complete, total_s, rate, HALF_HUNDREDTH, HALF_MS, output)
+    _parse.check_rate(TOOL, "requests", complete, total_s, rate, HALF_HUNDREDTH, HALF_MS, output)
     # ab 2.3 may tell of a request that took a hundred thousand years, and not at its place.
     if list(latency_s.values()) != sorted(latency_s.values()) or latency_s[100] > total_s + 0.001:
         raise ParseError(TOOL, f"percentiles are not in order, or above the {total_s:g} s of all", output[-200:])
@@ -186,8 +173,8 @@ def _check_ports(output: str, host: str) -> None:
 
 def _percentiles(output: str) -> dict[int, float]:
     """Return percentile -> seconds from the CSV that follows ab's report."""
-    pattern = rf"^Percentage served,Time in ms\n((?:[0-9]{{1,3}},{NUMBER}\n)+)(?:ports: .*\n)?\Z"
+    pattern = rf"^Percentage served,Time in ms\n((?:[0-9]{{1,3}},{_parse.NUMBER}\n)+)(?:ports: .*\n)?\Z"
     table = one(TOOL, "the table of percentiles", pattern, output)
     rows = [line.split(",") for line in table[1].splitlines()]
     equal(TOOL, "the list of percentiles", [int(percent) for percent, _ in rows], list(range(101)))
-    return {int(percent): quantity(TOOL, "a percentile", time_ms) / 1000 for percent, time_ms in rows}
+    return {int(percent): _parse.quantity(TOOL, "a percentile", time_ms) / 1000 for percent, time_ms in rows}

@@ -18,28 +18,11 @@ from infrabench.stats import events, multiplicity, pairwise
 from infrabench.stats.omnibus import friedman
 from infrabench.stats.table import PER_BLOCK
 from infrabench.stats.verdicts import EQUIVALENT, INCONCLUSIVE, WITHIN, Pairs, decide, judge, n_to_decide
-from infrabench_selfcheck.validation.check import (
-    Check,
-    Expected,
-    Procedure,
-    SimulatedCase,
-    at_least,
-    at_most,
-    between,
-    case,
-    near,
-)
+from infrabench_selfcheck.validation import check
+from infrabench_selfcheck.validation import generators as draw
+from infrabench_selfcheck.validation.check import Check, Expected, at_least, at_most, between, case, near
 from infrabench_selfcheck.validation.estimation import covers
-from infrabench_selfcheck.validation.generators import (
-    Array,
-    Generate,
-    PairedSamples,
-    Rng,
-    blocked,
-    generator,
-    pair,
-    skewed,
-)
+from infrabench_selfcheck.validation.generators import Array, Generate, PairedSamples, Rng, generator
 
 ALPHA = 0.05
 MARGIN, SKEWED_MARGIN = 0.02, 0.1
@@ -68,7 +51,7 @@ def effects(rng: Rng, replicates: int, nulls: int, others: int, n: int = 30) -> 
     return PairedSamples(x + (np.arange(nulls + others) >= nulls)[:, None], y)
 
 
-def _adjusted(data: str, nulls: int, others: int) -> SimulatedCase:
+def _adjusted(data: str, nulls: int, others: int) -> check.SimulatedCase:
     def false_share(data: PairedSamples) -> Array:
         """Share of false among all rejections; its mean is the false discovery rate."""
         found = rejects(multiplicity.benjamini_hochberg(pairwise.paired_t(*data).p))
@@ -113,7 +96,7 @@ def rates_differ(data: Array) -> NDArray[np.bool_]:
     return np.array([row["inferred"] and row["apart"] for row in rows])
 
 
-def _of_events(data: str, generate: Generate[Any], expected: Expected) -> SimulatedCase:
+def _of_events(data: str, generate: Generate[Any], expected: Expected) -> check.SimulatedCase:
     return case(f"{data}, {BLOCKS} blocks", generate, expected, fast=400, full=4_000)
 
 
@@ -121,10 +104,6 @@ def _ratio_covered(data: Array, ratio: float) -> NDArray[np.bool_]:
     x, y = data.sum(axis=-1).T
     # without any event every ratio is left open
     return covers(events.poisson_ratio(x, y).interval, ratio) | (x + y == 0)
-
-
-def _difference_covered(p: float, q: float) -> Procedure:
-    return lambda data: covers(events.newcombe_interval(data[:, 0], BLOCKS, data[:, 1], BLOCKS), p - q)
 
 
 class Open(NamedTuple):
@@ -167,12 +146,12 @@ def undecided(rng: Rng, replicates: int, ratio: float, cov: float, n: int, most:
     """Return campaigns of `n` blocks that decided nothing at the margin, with `most` fresh blocks for each."""
     kept: list[PairedSamples] = []
     while sum(len(each.x) for each in kept) < replicates:
-        drawn = pair(ratio, (cov, cov), n)(rng, replicates)
+        drawn = draw.pair(ratio, (cov, cov), n)(rng, replicates)
         row = judged(*drawn, MARGIN)
         nothing = decide(row, row["p_equivalence"]) == INCONCLUSIVE
         kept.append(PairedSamples(drawn.x[nothing], drawn.y[nothing]))
     seen = PairedSamples(*(np.concatenate(each)[:replicates] for each in zip(*kept, strict=True)))
-    return Open(seen, pair(ratio, (cov, cov), most)(rng, replicates))
+    return Open(seen, draw.pair(ratio, (cov, cov), most)(rng, replicates))
 
 
 def named(data: Open) -> Array:
@@ -192,7 +171,7 @@ def decides(data: Open) -> NDArray[np.bool_]:
 
 CHECKS = (
     Check("V7", "blocked data, four systems", (
-        case("blocked normal, block sd 3, 30 blocks", blocked(4, 30, 3.0),
+        case("blocked normal, block sd 3, 30 blocks", draw.blocked(4, 30, 3.0),
              ("Friedman, chi2", lambda x: rejects(friedman(x).p), at_most(0.05)),
              ("Friedman, Iman-Davenport F", lambda x: rejects(friedman(x).iman_davenport_p), at_most(0.05)),
              ("paired t with Holm, any pair",
@@ -201,7 +180,7 @@ CHECKS = (
     )),
     Check("V8", "adjusted p-values", (_adjusted("10 true nulls", 10, 0), _adjusted("5 nulls and 5 effects", 5, 5))),
     Check("V9", "equivalence by two one-sided tests, margin 2 %", tuple(
-        case(f"true ratio {ratio:g}, CoV 2 %, n = 30", pair(ratio, (0.02, 0.02), 30),
+        case(f"true ratio {ratio:g}, CoV 2 %, n = 30", draw.pair(ratio, (0.02, 0.02), 30),
              (what, lambda d: rejects(pairwise.ratio_equivalence(*d, MARGIN).p), allowed))
         for ratio, what, allowed in (
             (1 - MARGIN, "declared at the boundary", near(0.05)), (1.0, "declared", between(0.95, 1.0)),
@@ -222,12 +201,13 @@ CHECKS = (
         ),
         *(
             _of_events(f"shares of {p:g} and {q:g}", shares(p, q),
-                       ("Newcombe", _difference_covered(p, q), at_least(0.93)))
+                       ("Newcombe", lambda data, p=p, q=q: covers(
+                           events.newcombe_interval(data[:, 0], BLOCKS, data[:, 1], BLOCKS), p - q), at_least(0.93)))
             for p, q in ((0.5, 0.3), (0.2, 0.02), (0.1, 0.1))
         ),
     )),
     Check("V22", "equivalence of a skewed system, margin 10 %", tuple(
-        case(f"lognormal sigma {sigma:g}, true ratio of means {ratio:.4g}, n = 100", skewed(ratio, sigma, 100),
+        case(f"lognormal sigma {sigma:g}, true ratio of means {ratio:.4g}, n = 100", draw.skewed(ratio, sigma, 100),
              ("called equivalent", lambda d: called_alike(d, SKEWED_MARGIN), at_most(most)))
         for ratio, sigma, most in (
             (OUTSIDE, 0.5, 0.05),

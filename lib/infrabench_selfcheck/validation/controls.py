@@ -12,22 +12,11 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from infrabench.stats import intervals, meta_analysis
+from infrabench_selfcheck.validation import generators as draw
 from infrabench_selfcheck.validation.check import Check, Procedure, between, case
 from infrabench_selfcheck.validation.comparisons import ALPHA, any_pair_rejected, rejects
 from infrabench_selfcheck.validation.estimation import RATIO, RESAMPLES, covers
-from infrabench_selfcheck.validation.generators import (
-    Array,
-    Generate,
-    PairedSamples,
-    ar1,
-    blocked,
-    campaigns,
-    deployed,
-    normal,
-    pair,
-    pooled,
-    sample,
-)
+from infrabench_selfcheck.validation.generators import Array, Generate, PairedSamples
 from infrabench_selfcheck.validation.sites import SiteCampaign, apart, blocks, campaign
 
 REPLICATES = 10_000
@@ -90,19 +79,20 @@ def _control(
 
 
 CHECKS = (
-    _control("N1", "percentile bootstrap of 5 values", "normal", sample(normal(), 5), percentile_bootstrap, 0.82, 0.86),
-    _control("N2", "t interval of a dependent series", "AR(1), phi 0.6, n = 30", ar1(0.6, 30), as_if_independent,
+    _control("N1", "percentile bootstrap of 5 values", "normal", draw.sample(draw.normal(), 5), percentile_bootstrap,
+             0.82, 0.86),
+    _control("N2", "t interval of a dependent series", "AR(1), phi 0.6, n = 30", draw.ar1(0.6, 30), as_if_independent,
              0.66, 0.69),
     _control("N3", "one system after the other", "linear drift of 3 %, n = 30",
-             campaigns("linear drift of 3 %", 30, sequential=True),
+             draw.campaigns("linear drift of 3 %", 30, sequential=True),
              lambda d: rejects(welch_p(d.values[:, 0], d.values[:, 1])), 0.99, 1.0),
-    _control("N4", "six t tests without correction", "four identical systems, n = 30", blocked(4, 30, 0.0),
+    _control("N4", "six t tests without correction", "four identical systems, n = 30", draw.blocked(4, 30, 0.0),
              lambda x: any_pair_rejected(x, welch_p), 0.18, 0.22),
-    _control("N5", "1 deployment of 30 runs, by runs", "deployment sd = run sd", deployed(1, 30, 1.0),
+    _control("N5", "1 deployment of 30 runs, by runs", "deployment sd = run sd", draw.deployed(1, 30, 1.0),
              lambda x: rejects(welch_p(x[:, 0], x[:, 1])), 0.70, 0.74),
     _control("N6", "samples inside runs, pooled", "5 runs of 60 samples, intra-run correlation 0.2",
-             pooled(5, 60, 0.2), as_if_independent, 0.39, 0.43),
-    _control("N7", "baseline taken as a constant", "CoV 2 %/2 %, n = 30", pair(RATIO, (0.02, 0.02), 30),
+             draw.pooled(5, 60, 0.2), as_if_independent, 0.39, 0.43),
+    _control("N7", "baseline taken as a constant", "CoV 2 %/2 %, n = 30", draw.pair(RATIO, (0.02, 0.02), 30),
              exact_baseline, 0.83, 0.855),
     _control("N8", "all trials of all sites in one interval", f"5 sites, {apart(3.0)}", blocks(5, 3.0), all_trials,
              0.49, 0.54),

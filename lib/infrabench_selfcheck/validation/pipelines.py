@@ -19,30 +19,10 @@ from infrabench.experiment.design import orders
 from infrabench.stats.contrasts import DEPENDENT, contrasts
 from infrabench.stats.pairwise import paired_fieller
 from infrabench.stats.verdicts import DIFFERENT, WITHIN
-from infrabench_selfcheck.validation.check import (
-    Allowed,
-    Check,
-    Expected,
-    SimulatedCase,
-    at_least,
-    at_most,
-    case,
-    near,
-)
-from infrabench_selfcheck.validation.generators import (
-    ENVIRONMENTS,
-    METRIC,
-    WORKLOAD,
-    Array,
-    Campaigns,
-    Generate,
-    Rng,
-    ar1,
-    campaigns,
-    campaigns_table,
-    deployed,
-    generator,
-)
+from infrabench_selfcheck.validation import check
+from infrabench_selfcheck.validation import generators as draw
+from infrabench_selfcheck.validation.check import Check, Expected, at_least, at_most, case, near
+from infrabench_selfcheck.validation.generators import Array, Campaigns, Generate, Rng, generator
 
 SYSTEMS = ("native", "other")
 BLOCKS = 30
@@ -62,10 +42,10 @@ def called_different(values: Array, *, lost: bool = True, **how: Any) -> NDArray
 
     `lost`: with the trials that did not end; else as if they had never been tried. `how`: see `campaigns_table`.
     """
-    table = campaigns_table(values, SYSTEMS, **how)
+    table = draw.campaigns_table(values, SYSTEMS, **how)
     if not lost:
         table = table[table["state"] == "ok"]
-    found = contrasts(table, SYSTEMS[0], {"": MARGIN}, ((WORKLOAD, METRIC),)).sort_values("scenario")
+    found = contrasts(table, SYSTEMS[0], {"": MARGIN}, ((draw.WORKLOAD, draw.METRIC),)).sort_values("scenario")
     return found["verdict"].isin([DIFFERENT, WITHIN]).to_numpy()
 
 
@@ -76,14 +56,14 @@ def paired(rng: Rng, replicates: int, own: float, *, noise: float = 0.0, host: f
     `own`, `host`: the correlation of one block with the next, of a system and of the host; `noise`: standard deviation
     of independent noise on top of a system's process, whose own is 1 % of the mean.
     """
-    systems = np.stack([ar1(own, BLOCKS)(rng, replicates) for _ in SYSTEMS], axis=1)
-    shared = 3 * ar1(host, BLOCKS)(rng, replicates)[:, None]
+    systems = np.stack([draw.ar1(own, BLOCKS)(rng, replicates) for _ in SYSTEMS], axis=1)
+    shared = 3 * draw.ar1(host, BLOCKS)(rng, replicates)[:, None]
     return 100 * np.exp(0.01 * (shared + systems + noise * rng.normal(size=systems.shape)))
 
 
 def flagged(values: Array) -> NDArray[np.bool_]:
     """Return, by campaign, whether its contrast carries the flag."""
-    found = contrasts(campaigns_table(values, SYSTEMS), SYSTEMS[0], {"": MARGIN}).sort_values("scenario")
+    found = contrasts(draw.campaigns_table(values, SYSTEMS), SYSTEMS[0], {"": MARGIN}).sort_values("scenario")
     return found["flags"].str.contains(DEPENDENT).to_numpy()
 
 
@@ -120,7 +100,7 @@ def ordered(rng: Rng, replicates: int, speed: Generate[Array], noise: float = 0.
 
 def wandering(rng: Rng, replicates: int) -> Array:
     """Return an AR(1) course of 3 %, correlation 0.9 from one trial to the next."""
-    return 0.03 * ar1(0.9, BLOCKS * SLOTS)(rng, replicates)
+    return 0.03 * draw.ar1(0.9, BLOCKS * SLOTS)(rng, replicates)
 
 
 def tiring(rng: Rng, replicates: int) -> Array:
@@ -139,20 +119,20 @@ def excludes_1(data: Campaigns) -> NDArray[np.bool_]:
     return np.asarray((found.low > 1) | (found.high < 1))
 
 
-def _losses(data: str, generate: Generate[Array], allowed: Allowed, *more: Expected) -> SimulatedCase:
+def _losses(data: str, generate: Generate[Array], allowed: check.Allowed, *more: Expected) -> check.SimulatedCase:
     expected = ("called different", called_different, allowed)
     return case(f"{data}, {BLOCKS} blocks", generate, expected, *more, fast=100, full=4_000, batch=500)
 
 
 CHECKS = (
     Check("V12", "full pipeline: identical systems in blocks, on a host that drifts", tuple(
-        case(name, campaigns(name, BLOCKS),
+        case(name, draw.campaigns(name, BLOCKS),
              ("called different", lambda d: called_different(d.values, positions=d.positions), near(0.05)),
              fast=1_000, full=10_000, batch=500)
-        for name in ENVIRONMENTS
+        for name in draw.ENVIRONMENTS
     )),
     Check("V13", "full pipeline: identical systems, deployed anew each time", (
-        case(f"{DEPLOYMENTS} deployments of {RUNS} runs, deployment sd = run sd", deployed(DEPLOYMENTS, RUNS, 1.0),
+        case(f"{DEPLOYMENTS} deployments of {RUNS} runs, deployment sd = run sd", draw.deployed(DEPLOYMENTS, RUNS, 1.0),
              ("called different", lambda values: called_different(values, deployment=DEPLOYMENT_OF), at_most(0.055))),
     )),
     Check("V25", "flag of dependent pairs: Ljung-Box, Kendall's trend, or the effective n of the log ratios", tuple(

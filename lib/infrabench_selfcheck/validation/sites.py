@@ -14,17 +14,8 @@ from numpy.typing import NDArray
 from infrabench.stats import meta_analysis, multiplicity, sites
 from infrabench.stats.contrasts import contrasts
 from infrabench.stats.verdicts import DIFFERENT, WITHIN
-from infrabench_selfcheck.validation.check import (
-    Allowed,
-    Check,
-    Expected,
-    SimulatedCase,
-    at_most,
-    between,
-    case,
-    near,
-    no_less,
-)
+from infrabench_selfcheck.validation import check
+from infrabench_selfcheck.validation.check import Check, Expected, at_most, between, case, near, no_less
 from infrabench_selfcheck.validation.comparisons import rejects
 from infrabench_selfcheck.validation.estimation import covers
 from infrabench_selfcheck.validation.generators import Array, Generate, Rng, campaigns_table, generator
@@ -105,18 +96,18 @@ def unpredicted(data: SiteCampaign) -> NDArray[np.bool_]:
     return rejects(multiplicity.holm(meta_analysis.deleted(*data[:3]).p_predicted))
 
 
-def _variance(spread: float, allowed: Allowed, holds: str = "") -> Expected:
+def _variance(spread: float, allowed: check.Allowed, holds: str = "") -> Expected:
     return (
         f"interval of the variance{holds}",
         lambda data: covers(meta_analysis.between_interval(*data[:3]), (spread * ERROR) ** 2), allowed,
     )  # fmt: skip
 
 
-def _equal(allowed: Allowed) -> Expected:
+def _equal(allowed: check.Allowed) -> Expected:
     return "Welch's test of equal sites", lambda d: rejects(meta_analysis.welch_homogeneity(*d[:3]).p), allowed
 
 
-def _intervals(k: int, spread: float, what: str = "", **how: Any) -> SimulatedCase:
+def _intervals(k: int, spread: float, what: str = "", **how: Any) -> check.SimulatedCase:
     """Coverage of the mean and of a new site; near 95 % where sites differ widely, else not much below."""
     wide = spread >= 10
 
@@ -138,7 +129,7 @@ def apart(spread: float) -> str:
     return "one true value" if not spread else f"sd between sites {spread:g} errors"
 
 
-def _tests(k: int, units: int, what: str) -> SimulatedCase:
+def _tests(k: int, units: int, what: str) -> check.SimulatedCase:
     """Size of the test, and whether the interval of the variance holds none: 5 and 97.5 %.
 
     Ten sites with five degrees of freedom each are where Welch's approximation gives: 7 and 96 %. Q says 25 % there.
@@ -151,7 +142,7 @@ def _tests(k: int, units: int, what: str) -> SimulatedCase:
     )  # fmt: skip
 
 
-def _tabled(data: str, generate: Generate[Array], *expected: Expected) -> SimulatedCase:
+def _tabled(data: str, generate: Generate[Array], *expected: Expected) -> check.SimulatedCase:
     return case(data, tabled(generate), *expected, fast=100, full=1_000, batch=100)
 
 

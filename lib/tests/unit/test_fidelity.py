@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -16,12 +17,15 @@ from tests.support.fakes import PLUGINS, fake_site
 from tests.support.places import TESTS
 
 DATA = TESTS / "data"
+# What they print on this machine: iperf3 3.12 and netperf 2.7.0 on the loopback device, fio 3.33 of 256 writes.
+PRINTED = {name: (DATA / f"by-hand/{name}.txt").read_bytes() for name in ("iperf3", "netperf", "fio")}
 SYSTEMS = ("fake-base", "fake-other")
 
 
 @pytest.fixture(autouse=True)
 def _plugins(monkeypatch):
     monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
+    monkeypatch.setattr(bare_tools, "LISTENS_S", 0.0)
 
 
 @pytest.fixture
@@ -32,6 +36,7 @@ def tools(monkeypatch):
         tool = Tool(Case("fake", "value=100", {"value": 100.0}, seconds=0.01), ("value",), by_hand)
         monkeypatch.setattr(fidelity, "TOOLS", {"fake": tool})
 
+    with_hand(lambda roles: {"value": 101.0})
     return with_hand
 
 
@@ -40,8 +45,8 @@ def compared(blocks=3, systems=SYSTEMS, seed=1, site=None):
     return fidelity.compare(wanted, site or fake_site(), lambda progress: None)
 
 
-def test_every_treatment_of_every_block_is_measured_both_ways(tools):
-    tools(lambda roles: {"value": 101.0})
+@pytest.mark.usefixtures("tools")
+def test_every_treatment_of_every_block_is_measured_both_ways():
     pairs, left_out = compared()
     assert left_out == {}
     assert sorted(pair.system for pair in pairs) == sorted(SYSTEMS * 3)
@@ -51,21 +56,21 @@ def test_every_treatment_of_every_block_is_measured_both_ways(tools):
 
 
 def test_a_coin_says_which_way_is_first_and_the_seed_says_how_it_falls(tools, monkeypatch):
-    order = []
-    real = fidelity.execute
+    order, real = [], fidelity.execute
 
     def executed(trial, *rest):
         order.append(f"trial {trial.block} {trial.system}")
         return real(trial, *rest)
 
+    def ordered(seed):
+        order.clear()
+        compared(blocks=6, seed=seed)
+        return list(order)
+
     monkeypatch.setattr(fidelity, "execute", executed)
     tools(lambda roles: order.append("hand") or {"value": 1.0})
-    compared(blocks=6)
-    first, order[:] = list(order), []
-    compared(blocks=6)
-    again, order[:] = list(order), []
-    compared(blocks=6, seed=2)
-    assert first == again != order
+    first = ordered(1)
+    assert first == ordered(1) != ordered(2)
     couples = [first[i : i + 2] for i in range(0, len(first), 2)]
     assert all(couple.count("hand") == 1 for couple in couples)
     assert {couple.index("hand") for couple in couples} == {0, 1}
@@ -90,13 +95,10 @@ def test_what_fails_by_hand_or_as_a_trial_is_left_out_and_counted(tools, monkeyp
         return {"value": 100.0 + random.Random(3).random()}
 
     tools(sometimes)
-    pairs, _ = compared(blocks=3, systems=SYSTEMS[:1])
-    (row,) = fidelity.summary(pairs)
+    (row,) = fidelity.summary(compared(systems=SYSTEMS[:1])[0])
     assert (row.pairs, row.left_out) == (2, 1)
-    workload = registry.workload("fake")
-    monkeypatch.setattr(workload, "parse", lambda capture: [])
-    pairs, _ = compared(blocks=3, systems=SYSTEMS[:1])
-    (row,) = fidelity.summary(pairs)
+    monkeypatch.setattr(registry.workload("fake"), "parse", lambda capture: [])
+    (row,) = fidelity.summary(compared(systems=SYSTEMS[:1])[0])
     assert (row.pairs, row.left_out, row.verdict) == (0, 3, "no interval")
     assert list(fidelity.markdown([row]))[-1].endswith("| nan | [nan, nan] | [nan, nan] | 2 | no interval |")
 
@@ -108,34 +110,31 @@ def noisy(bias, seed=5):
         yield ToolPair("fake", "value", "native", bias * (drift + ours), drift + hand)
 
 
-def test_a_harness_that_changes_the_metric_is_found_and_one_that_does_not_is_not(tools):
-    tools(lambda roles: {})
+@pytest.mark.usefixtures("tools")
+def test_a_harness_that_changes_the_metric_is_found_and_one_that_does_not_is_not():
     (same,), (slower,) = fidelity.summary(noisy(1.0)), fidelity.summary(noisy(0.98))
-    assert same.verdict == "equivalent"
-    assert slower.verdict == "different"
+    assert (same.verdict, slower.verdict) == ("equivalent", "different")
     assert slower.low < 0.98 < slower.high < 1
+    assert slower.low < slower.narrow[0] < slower.narrow[1] < slower.high
     (line,) = list(fidelity.markdown([same]))[2:]
     assert line.startswith("| fake | value | native | 30 | 0 | 1.00")
     assert line.endswith("] | 2 | equivalent |")
+    (small,) = fidelity.summary(noisy(0.98), 0.05)
+    assert small.verdict == "different, within the margin"
 
 
-def test_an_interval_that_holds_1_shows_no_agreement_by_itself(tools):
+@pytest.mark.usefixtures("tools")
+def test_an_interval_that_holds_1_shows_no_agreement_by_itself():
     """Two pairs, or a margin that is narrower than the noise: the interval holds 1, and nothing was shown."""
-    tools(lambda roles: {})
     pairs = list(noisy(1.0))
-    (few,), (tight,) = fidelity.summary(pairs[:2]), fidelity.summary(pairs, margin=0.001)
-    for row in (few, tight):
+    for (row,) in (fidelity.summary(pairs[:2]), fidelity.summary(pairs, margin=0.001)):
         assert row.low < 1 < row.high
         assert row.verdict == "inconclusive"
-    (small,), (still,) = (fidelity.summary(noisy(0.98), margin) for margin in (0.05, 0.02))
-    assert (small.verdict, still.verdict) == ("different, within the margin", "different")
-    assert still.low < still.narrow[0] < still.narrow[1] < still.high
 
 
-def test_what_is_not_there_is_said(tools, monkeypatch):
-    tools(lambda roles: {"value": 1.0})
-    site = fake_site(refuse={"fake-other": "no engine"})
-    pairs, left_out = compared(site=site)
+@pytest.mark.usefixtures("tools")
+def test_what_is_not_there_is_said(monkeypatch):
+    pairs, left_out = compared(site=fake_site(refuse={"fake-other": "no engine"}))
     assert left_out == {"fake-other": "no engine"}
     assert {pair.system for pair in pairs} == {"fake-base"}
     monkeypatch.setattr(registry.workload("fake"), "supported", lambda deployment: "tool not found inside")
@@ -157,10 +156,8 @@ def test_what_cannot_be_done_is_refused(systems, blocks, study, said):
         fidelity.request(systems, blocks, 1, study)
 
 
-def test_the_command_prints_a_markdown_table(tools, monkeypatch, capsys):
-    from contextlib import nullcontext
-
-    tools(lambda roles: {"value": 101.0})
+@pytest.mark.usefixtures("tools")
+def test_the_command_prints_a_markdown_table(monkeypatch, capsys):
     monkeypatch.setattr(fidelity, "open_site", lambda spec, session: nullcontext(fake_site()))
     assert cli.main(["selfcheck", "fidelity", "--blocks", "2", "--systems", *SYSTEMS, "--site", "local"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -190,27 +187,25 @@ class Replay:
         out = self.answers[word].pop(0) if word and isinstance(self.answers[word], list) else self.answers.get(word)
         return Result(tuple(argv), 0 if out != b"down" else 7, out or b"", b"", 0.0, 0.1)
 
+    @property
+    def typed(self):
+        return [" ".join(argv) for argv in self.asked]
+
 
 def roles(host):
+    lifecycle = {"store": ("python3", "/main.py", "it.json"), "uri": ("nbd+unix:///?socket=/s",)}
     return {
-        "server": Target("server", host, ("enter", "it"), "198.18.64.10"),
+        "server": Target("server", host, ("enter", "it"), "198.18.64.10", lifecycle),
         "client": Target("client", host, (), "198.18.0.12"),
         "far": Target("far", host, ("enter", "far"), "198.19.1.3"),
     }
 
 
-@pytest.mark.parametrize(
-    ("workload", "program", "file"),
-    [
-        ("sysbench-cpu", "sysbench", "sysbench.stdout"),
-        ("iozone", "iozone", "iozone.stdout"),
-        ("web", "ab", "ab.stdout"),
-    ],
-)
-def test_the_eye_reads_what_the_parser_reads(workload, program, file):
+@pytest.mark.parametrize(("workload", "program"), [("sysbench-cpu", "sysbench"), ("iozone", "iozone"), ("web", "ab")])
+def test_the_eye_reads_what_the_parser_reads(workload, program):
     case = json.loads((DATA / workload / "ok" / "case.json").read_text())
     parsed = {row[0]: row[1] for row in case["expect"]["measurements"]}
-    captured = (DATA / workload / "ok" / file).read_bytes().replace(b"16384 ", b"32768 ")
+    captured = (DATA / workload / "ok" / f"{program}.stdout").read_bytes().replace(b"16384 ", b"32768 ")
     host = Replay({program: captured})
     values = bare_tools.TOOLS[workload].by_hand(roles(host))
     assert values == {metric: parsed[metric] for metric in bare_tools.TOOLS[workload].metrics}
@@ -218,17 +213,17 @@ def test_the_eye_reads_what_the_parser_reads(workload, program, file):
     assert typed[:2] == (("ab", "-n") if workload == "web" else ("enter", "it"))
 
 
-def test_the_server_is_waited_for_and_stopped_also_when_the_load_fails():
-    ab = (DATA / "web/ok/ab.stdout").read_bytes()
-    host = Replay({"curl": [b"down", b"down", b"up"], "ab": ab})
+def test_a_server_is_waited_for_and_stopped_also_when_the_load_fails():
+    host = Replay({"curl": [b"down", b"down", b"up"], "ab": (DATA / "web/ok/ab.stdout").read_bytes()})
     bare_tools.TOOLS["web"].by_hand(roles(host))
-    assert [" ".join(argv).removeprefix("enter it ").split()[0] for argv in host.asked] == [
+    assert [line.removeprefix("enter it ").split()[0] for line in host.typed] == [
         "ib-service", "curl", "curl", "curl", "ab", "ib-service",
     ]  # fmt: skip
-    host = Replay({"ab": b"down"})
-    with pytest.raises(CommandFailed):
-        bare_tools.TOOLS["web"].by_hand(roles(host))
-    assert host.asked[-1] == ("enter", "it", "ib-service", "stop", "web")
+    for workload, tool, stop in (("web", "ab", "ib-service stop web"), ("iperf3", "iperf3", "kill 4711")):
+        host = Replay({"sh": b"4711\n", tool: b"down"})
+        with pytest.raises(CommandFailed):
+            bare_tools.TOOLS[workload].by_hand(roles(host))
+        assert host.typed[-1] == f"enter it {stop}"
 
 
 def test_an_eye_that_finds_nothing_says_so():
@@ -236,90 +231,58 @@ def test_an_eye_that_finds_nothing_says_so():
         bare_tools.find_number("nothing here\n", "events", 1)
     with pytest.raises(ParseError, match="word 1 is no number"):
         bare_tools.find_number("events many\n", "events", 1)
+    for workload, tool, said in (
+        ("iperf3", "iperf3", b"iperf Done.\n"), ("netperf", "netperf", b"no response\n"), ("fio-4k", "fio", b"no\n"),
+    ):  # fmt: skip
+        with pytest.raises(ParseError):
+            bare_tools.TOOLS[workload].by_hand(roles(Replay({"sh": b"4711\n", tool: said})))
 
 
 def test_the_hand_does_the_work_that_the_trial_does():
     """Sizes of both ways are written down twice, on purpose; here they are held against each other."""
     tools = {name: tool for name, tool in bare_tools.TOOLS.items() if tool.study == "containers"}
-    params = {name: tool.case.params for name, tool in tools.items()}
-    assert params["sysbench-cpu"] == {"threads": 1, "seconds": 1}
-    assert params["iozone"] == {"size_bytes": 32768 * 1024}
-    assert params["web"] == {"users": 100, "requests": 1000}
-    said = {"sysbench": b"events per second: 1", "iozone": b"32768 4 1 2 3 4", "ab": b"Requests per second: 1"}
-    host = Replay(said)
+    assert {name: tool.case.params for name, tool in tools.items()} == {
+        "sysbench-cpu": {"threads": 1, "seconds": 1},
+        "iozone": {"size_bytes": 32768 * 1024},
+        "web": {"users": 100, "requests": 1000},
+    }
+    host = Replay({"sysbench": b"events per second: 1", "iozone": b"32768 4 1 2 3 4", "ab": b"Requests per second: 1"})
     for tool in tools.values():
         tool.by_hand(roles(host))
-    typed = [" ".join(argv) for argv in host.asked]
-    assert any("--threads=1 --time=1 --cpu-max-prime=10000" in line for line in typed)
-    assert any("-r 4k -s 32m -e -c" in line for line in typed)
-    assert any("ab -n 1000 -c 100" in line for line in typed)
-    assert registry.workload("sysbench-cpu").PARAMS["cpu_max_prime"].default == 10000
-    assert registry.workload("web").PARAMS["port"].default == 18080
-    assert registry.workload("iozone").PARAMS["record_bytes"].default == 4096
+    for words in ("--threads=1 --time=1 --cpu-max-prime=10000", "-r 4k -s 32m -e -c", "ab -n 1000 -c 100"):
+        assert any(words in line for line in host.typed)
+    for name, parameter, value in (
+        ("sysbench-cpu", "cpu_max_prime", 10000), ("web", "port", 18080), ("iozone", "record_bytes", 4096),
+    ):  # fmt: skip
+        assert registry.workload(name).PARAMS[parameter].default == value
 
 
-# What both print on this machine's loopback device: iperf3 3.12, netperf 2.7.0.
-IPERF3 = b"""\
-Connecting to host 127.0.0.1, port 25201
-[  5] local 127.0.0.1 port 32954 connected to 127.0.0.1 port 25201
-[ ID] Interval           Transfer     Bitrate         Retr  Cwnd
-[  5]   0.00-1.00   sec  2.10 GBytes  18012987 Kbits/sec    2   1023 KBytes
-- - - - - - - - - - - - - - - - - - - - - - - - -
-[ ID] Interval           Transfer     Bitrate         Retr
-[  5]   0.00-1.00   sec  2.10 GBytes  18012987 Kbits/sec    2             sender
-[  5]   0.00-1.00   sec  2.09 GBytes  17966177 Kbits/sec                  receiver
-
-iperf Done.
-"""
-NETPERF = b"""\
-MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to 127.0.0.1 () port 22866 AF_INET : demo
-Throughput,Mean Latency Microseconds,50th Percentile Latency Microseconds,90th Percentile,99th Percentile
-52765.71,18.90,7,59,97
-"""
-# What fio 3.33 prints of 256 requests written in 3 ms, in its terse form.
-FIO = (
-    b"nbd: a line of its engine\n"
-    b"3;fio-3.33;x;0;0;0;0;0;0;0;0;0.000000;0.000000;0;0;0.000000;0.000000;1.000000%=0;5.000000%=0;"
-    b"10.000000%=0;20.000000%=0;30.000000%=0;40.000000%=0;50.000000%=0;60.000000%=0;70.000000%=0;"
-    b"80.000000%=0;90.000000%=0;95.000000%=0;99.000000%=0;99.500000%=0;99.900000%=0;99.950000%=0;"
-    b"99.990000%=0;0%=0;0%=0;0%=0;0;0;0.000000;0.000000;0;0;0.000000%;0.000000;0.000000;1024;341333;85333;"
-    b"3;0;0;0.000000;0.000000;1;65;2.815105;5.546585;1.000000%=1;5.000000%=1;10.000000%=1;20.000000%=1;"
-    b"30.000000%=1;40.000000%=1;50.000000%=2;60.000000%=2;70.000000%=2;80.000000%=2;90.000000%=2;"
-    b"95.000000%=3;99.000000%=28;99.500000%=56;99.900000%=65;99.950000%=65;99.990000%=65;0%=0;0%=0;0%=0;1;"
-    b"65;2.838117;5.555186;0;0;0.000000%;0.000000;0.000000;50.000000%;0.000000%;6;0;10;100.0%;0.0%;0.0%;"
-    b"0.0%;0.0%;0.0%;0.0%;44.14%;52.73%;1.56%;0.39%;0.39%;0.78%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;"
-    b"0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;vda;0;0;0;0;0;0;0;0.00%\n"
-)
-
-
-@pytest.fixture
-def in_a_hurry(monkeypatch):
-    monkeypatch.setattr(bare_tools, "LISTENS_S", 0.0)
+def planned(workload, host):
+    """Return the steps of the trial that is compared with the tool."""
+    plugin = registry.workload(workload)
+    return plugin.plan({**default_params(plugin), **bare_tools.TOOLS[workload].case.params}, roles(host))
 
 
 @pytest.mark.parametrize(
-    ("workload", "said", "values"),
+    ("workload", "values"),
     [
-        ("iperf3", {"iperf3": IPERF3}, {"throughput_bit_per_s": 17966177e3}),
+        ("iperf3", {"throughput_bit_per_s": 17966177e3}),
         (
             "netperf",
-            {"netperf": NETPERF},
             {"transactions_per_s": 52765.71, "latency_mean_s": 18.9e-6, "latency_p50_s": 7e-6, "latency_p99_s": 97e-6},
         ),
     ],
 )
-@pytest.mark.usefixtures("in_a_hurry")
-def test_network_tools_are_typed_in_the_pods_of_the_trial_with_its_options(workload, said, values):
-    host = Replay({"sh": b"4711\n", **said})
-    tool, plugin = bare_tools.TOOLS[workload], registry.workload(workload)
+def test_network_tools_are_typed_in_the_pods_of_the_trial_with_its_options(workload, values):
+    host = Replay({"sh": b"4711\n", workload: PRINTED[workload]})
+    tool = bare_tools.TOOLS[workload]
     assert tool.by_hand(roles(host)) == pytest.approx(values)
     assert set(values) == set(tool.metrics)
-    begun, typed, ended = (" ".join(argv) for argv in host.asked)
+    begun, typed, ended = host.typed
     assert begun.startswith("enter it sh -c ")
     assert typed.startswith(f"enter far {workload} ")
     assert ended == "enter it kill 4711"
-    given = {**default_params(plugin), **tool.case.params}
-    measured = next(step for step in plugin.plan(given, roles(host)) if step.phase == "measure")
+    measured = next(step for step in planned(workload, host) if step.phase == "measure")
     assert measured.role == "far"
     own = measured.argv[: measured.argv.index("--")] if "--" in measured.argv else measured.argv
     values_of = dict(itertools.pairwise(own))
@@ -331,31 +294,11 @@ def test_network_tools_are_typed_in_the_pods_of_the_trial_with_its_options(workl
         assert "-P ,12866 -r 1,1" in " ".join(measured.argv)
 
 
-@pytest.mark.usefixtures("in_a_hurry")
-def test_a_server_typed_by_hand_is_stopped_also_when_its_client_fails():
-    host = Replay({"sh": b"4711\n", "iperf3": b"down"})
-    with pytest.raises(CommandFailed):
-        bare_tools.TOOLS["iperf3"].by_hand(roles(host))
-    assert host.asked[-1] == ("enter", "it", "kill", "4711")
-
-
-@pytest.mark.usefixtures("in_a_hurry")
-def test_network_tools_that_say_nothing_give_no_number():
-    for workload, said in (("iperf3", b"iperf Done.\n"), ("netperf", b"no response\n")):
-        host = Replay({"sh": b"4711\n", workload: said})
-        with pytest.raises(ParseError):
-            bare_tools.TOOLS[workload].by_hand(roles(host))
-
-
 def test_fio_is_typed_at_the_volume_of_the_trial_with_its_options():
-    lifecycle = {"store": ("python3", "/main.py", "it.json"), "uri": ("nbd+unix:///?socket=/s",)}
-    host = Replay({"fio": FIO})
-    server = Target("server", host, ("enter", "it"), lifecycle=lifecycle)
-    tool, plugin = bare_tools.TOOLS["fio-4k"], registry.workload("fio-4k")
-    assert tool.by_hand({"server": server}) == {"iops": 85333}
-    *prepared, typed = (" ".join(argv) for argv in host.asked)
-    params = {**default_params(plugin), **tool.case.params}
-    steps = plugin.plan(params, {"server": server})
+    host = Replay({"fio": PRINTED["fio"]})
+    assert bare_tools.TOOLS["fio-4k"].by_hand(roles(host)) == {"iops": 85333}
+    *prepared, typed = host.typed
+    steps = planned("fio-4k", host)
     told = [f"enter it {' '.join(step.argv)}" for step in steps if step.phase == "prepare" and "/main.py" in step.argv]
     assert prepared == told
     own = {word.split("=")[0]: word for step in steps if step.name == "fio" for word in step.argv[1:]}
@@ -365,8 +308,6 @@ def test_fio_is_typed_at_the_volume_of_the_trial_with_its_options():
     )  # fmt: skip
     assert all(own[option] in typed.split() for option in same), own
     assert (own["--bs"], "--bs=4k" in typed) == ("--bs=4096", True)
-    with pytest.raises(ParseError):
-        tool.by_hand({"server": Target("server", Replay({"fio": b"no line\n"}), lifecycle=lifecycle)})
 
 
 def test_each_study_has_its_own_tools(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -29,13 +30,63 @@ FURTHER = {
     "storage": {"crosscheck", "long", "network"},
 }  # fmt: skip
 POOLS = {"storage": 3}  # deployments of `quick` where six are too long: wide intervals, and the notebook says so
+PLACES, MODES = ("same-node", "two-nodes"), ("default", "strict")
+VOLUME = {"path": "nbd", "area_bytes": 100_000_000 * 512, "depth": 32, "block_bytes": 4096, "seconds": 60}
+# What the papers had and what they lacked, as parameters of cases of the profile `paper`.
+PAPERS: dict[str, dict[tuple[str, str], dict[str, Any]]] = {
+    "containers": {
+        **{("sysbench-cpu", f"threads={n}"): {"threads": n, "events": 10_000} for n in (1, 2, 4, 6, 8)},
+        **{("web", f"users={n}"): {"users": n} for n in range(1000, 9000, 1000)},
+        ("iozone", "size=4GiB"): {"size_bytes": 4 * 2**30, "record_bytes": 4096},
+        ("fio", "size=4GiB"): {"size_bytes": 4 * 2**30},
+        ("ftp", "size=500MB"): {"size_bytes": 500 * 10**6},
+        ("mail", "size=25MB"): {"threads": 10, "min_kib": 24414, "max_kib": 24414},
+        ("startup", "default"): {},
+    },
+    "cnis": {
+        **{("iperf3", f"tcp {place}"): {"placement": place, "seconds": 30, "omit_s": 5} for place in PLACES},
+        **{("iperf3", f"tcp-4 {place}"): {"streams": 4} for place in PLACES},
+        **{("iperf3", f"udp-{name} {place}"): {"protocol": "udp", "rate_bit_per_s": rate}
+           for name, rate in (("100M", 10**8), ("1G", 10**9), ("max", 0)) for place in PLACES},
+        **{("netperf", f"{name}_rr {place}"): {"test": f"{name.upper()}_RR"}
+           for name in ("tcp", "udp") for place in PLACES},
+        ("iperf3", "tcp second two-nodes"): {"interface": "second"},
+        ("iperf3", "tcp service two-nodes"): {"interface": "service"},
+        ("iperf3", "tcp plain two-nodes"): {"multus": False},
+        ("iperf3", "tcp policy two-nodes"): {"policy": True},
+        ("pod-network", "plain"): {"multus": False},
+    },
+    "runtimes": {
+        **{(f"pods-{name}", f"{n} pods"): {"pods": n}
+           for name in ("startup", "stream", "sysbench-cpu", "pi") for n in (10, 20, 40, 80)},
+        **{("pods-netperf", f"tcp_{name} {n} pods"): {"pods": n, "test": f"TCP_{name.upper()}"}
+           for name in ("stream", "rr") for n in (10, 20, 40, 80)},
+        ("pods-pi", "1 pod"): {"pods": 1, "digits": 1_000_000},
+    },
+    "storage": {
+        **{("fio-4k", f"{order} {way} {mode}"): {"pattern": f"{short}{way}", "mode": mode, **VOLUME}
+           for order, short in (("sequential", ""), ("random", "rand")) for way in ("read", "write") for mode in MODES},
+        **{("file-copy", f"44 files {mode}"): {"files": 44, "total_bytes": 25_350_000_000} for mode in MODES},
+        **{("oltp", f"{test} {mode}"): {"rows": 1_000_000, "seconds": 60, "mode": mode}
+           for test in ("read-write", "read-only") for mode in MODES},
+        **{("rebuild", f"{size} GB {throttle}"): {"used_bytes": size * 10**9, "throttle": throttle}
+           for size in (20, 40) for throttle in ("default", "open")},
+        ("integrity", "a disk lost"): {"damage": "none"},
+        ("integrity", "one copy damaged"): {"damage": "one"},
+        ("integrity", "both copies damaged"): {"damage": "both"},
+    },
+}  # fmt: skip
 
 
 def profiles() -> list[tuple[str, str]]:
     return [(name, profile) for name in STUDIES for profile in registry.study(name).profiles]
 
 
-def test_every_case_gives_steps() -> None:
+def wanted(name: str, profile: str) -> designs.Design:
+    return session.request(registry.study(name), profile=profile)
+
+
+def test_every_case_gives_steps_and_has_a_place_of_its_own_over_its_factor() -> None:
     host = LocalHost("here")
     uplink = {"uplink": "eth0"}
     roles = {
@@ -45,13 +96,14 @@ def test_every_case_gives_steps() -> None:
     roles |= {"client": Target("client", host, lifecycle={**CLIENT, "uri-rbd": LISTENS["uri-rbd"]}, devices=uplink)}
 
     def check(of: tuple[str, str]) -> None:
-        name, profile = of
-        cases = session.request(registry.study(name), profile=profile).cases
+        cases = wanted(*of).cases
         assert cases
         for case in cases:
             steps = registry.workload(case.workload).plan(case.params, roles)
             assert any(step.phase == "measure" for step in steps), case
             assert len({step.name for step in steps}) == len(steps), case
+        over = [(case.workload, case.factor, case.level) for case in cases if case.factor]
+        assert len(set(over)) == len(over)
 
     check_each(check, profiles(), " ".join)
 
@@ -63,35 +115,27 @@ def test_a_study_has_three_profiles_at_most_three_primary_metrics_and_margins() 
         assert 2 <= study.profiles["smoke"].blocks <= 5
         assert study.profiles["paper"].blocks == 30
         assert study.profiles["quick"].blocks == 30 or study.profiles["quick"].deployments >= POOLS.get(name, 6)
+        smoke, paper = ({case.workload for case in study.profiles[each].cases} for each in ("smoke", "paper"))
+        assert smoke == paper
         assert 1 <= len(study.primary) <= 3
+        assert {workload for workload, _ in study.primary} <= paper
         assert "" in study.margins
         assert all(0 < margin < 0.5 for margin in study.margins.values())
-        known = {case.workload for profile in study.profiles.values() for case in profile.cases}
-        assert {workload for workload, _ in study.primary} <= known
         assert study.baseline in study.systems
 
     check_each(check, STUDIES)
 
 
-def test_where_the_client_is_shares_the_data_that_requests_go_to() -> None:
-    """Filled minutes before, they are on the disk; filled just now, in a cache below it that nobody can empty."""
-    cases = [case for case in registry.study("storage").profiles["network"].cases if case.workload == "fio-4k"]
-    assert {case.params["placement"] for case in cases if "placement" in case.params} == {"two-nodes"}
-    assert {case.group for case in cases} == {"single requests"}
+def test_the_profile_paper_has_what_the_papers_have_and_what_they_lack() -> None:
+    def check(name: str) -> list[str]:
+        cases = {(case.workload, case.scenario): case.params for case in wanted(name, "paper").cases}
+        return [f"{key}: {cases.get(key)}" for key, params in PAPERS[name].items()
+                if key not in cases or not params.items() <= cases[key].items()]  # fmt: skip
 
-
-def test_the_containers_study_has_the_sizes_of_the_papers():
-    wanted = session.request(registry.study("containers"), profile="paper", runs=30)
-    levels = {(case.workload, case.level) for case in wanted.cases if case.level}
-    assert {level for workload, level in levels if workload == "sysbench-cpu"} == {1, 2, 4, 6, 8}
-    assert {level for workload, level in levels if workload == "web"} == set(range(1000, 9000, 1000))
-    params = {case.workload: case.params for case in wanted.cases}
-    assert params["iozone"]["size_bytes"] == params["fio"]["size_bytes"] == 4 * 2**30
-    assert params["iozone"]["record_bytes"] == 4096
-    assert params["ftp"]["size_bytes"] == 500 * 10**6
-    assert (params["mail"]["threads"], params["mail"]["min_kib"], params["mail"]["max_kib"]) == (10, 24414, 24414)
-    assert len(designs.trials(wanted)) == 30 * 4 * len(wanted.cases)
-    assert "startup" in params
+    check_each(check, PAPERS)
+    assert {name: wanted(name, "paper").deployments for name in PAPERS if name != "containers"} == dict.fromkeys(
+        ("cnis", "runtimes", "storage"), 6
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,126 +152,47 @@ def test_profiles_are_as_long_as_they_may_be(name: str, minutes: dict[str, float
     # without Kata, which is not installed everywhere
     systems = ["containerd-runc", "crio-runc", "containerd-runsc"] if name == "runtimes" else None
     for profile, most in minutes.items():
-        wanted = session.request(study, profile=profile, systems=systems)
-        assert designs.expected_study_cost(study, wanted).seconds < 60 * most, profile
+        design = session.request(study, profile=profile, systems=systems)
+        assert designs.expected_study_cost(study, design).seconds < 60 * most, profile
 
 
-def test_the_cnis_study_has_what_the_paper_has_and_what_it_lacks():
-    study = registry.study("cnis")
-    wanted = session.request(study, profile="paper")
-    cases = {(case.workload, case.scenario): case.params for case in wanted.cases}
-    for place in ("same-node", "two-nodes"):
-        assert cases["iperf3", f"tcp {place}"]["seconds"] == 30
-        assert cases["iperf3", f"tcp {place}"]["omit_s"] == 5
-        assert cases["iperf3", f"tcp-4 {place}"]["streams"] == 4
-        rates = {name: cases["iperf3", f"udp-{name} {place}"]["rate_bit_per_s"] for name in ("100M", "1G", "max")}
-        assert rates == {"100M": 10**8, "1G": 10**9, "max": 0}
-        assert {cases["netperf", f"{name}_rr {place}"]["test"] for name in ("tcp", "udp")} == {"TCP_RR", "UDP_RR"}
-    assert cases["iperf3", "tcp second two-nodes"]["interface"] == "second"
-    assert cases["iperf3", "tcp service two-nodes"]["interface"] == "service"
-    assert cases["iperf3", "tcp plain two-nodes"]["multus"] is False
-    assert cases["iperf3", "tcp policy two-nodes"]["policy"] is True
-    assert cases["pod-network", "plain"]["multus"] is False
-    assert wanted.deployments >= 6
-    for case in wanted.cases:  # the name says the placement
+def test_a_scenario_of_the_cnis_study_says_where_both_ends_are() -> None:
+    for case in wanted("cnis", "paper").cases:
         assert case.workload in ("pod-network", "cni-agents") or case.scenario.endswith(case.params["placement"])
 
 
-def test_the_profiles_of_the_cnis_study_have_the_same_ways():
-    study = registry.study("cnis")
-    smoke, quick, paper = (session.request(study, profile=name) for name in ("smoke", "quick", "paper"))
-    assert smoke.systems == paper.systems == study.systems[:4]
-    assert quick.systems == ("flannel", "cilium", "host")
-    assert {case.workload for case in smoke.cases} == {case.workload for case in paper.cases}
-    ways = [{" ".join(case.scenario.split()[1:-1]) for case in each.cases} for each in (smoke, paper)]
-    assert ways[0] == ways[1] - {"free"}
-    assert study.limits.cpus == ""
-
-
-def test_the_runtimes_study_has_the_counts_of_the_paper_and_those_beyond():
-    study = registry.study("runtimes")
-    wanted = session.request(study, profile="paper")
-    counts = {case.level for case in wanted.cases}
-    assert counts == {1, 10, 20, 40, 80}
-    assert {case.level for case in wanted.cases if case.workload == "pods-netperf"} == counts - {1}
-    assert wanted.systems == study.systems
-    quick, forty = (session.request(study, profile=name) for name in ("quick", "forty"))
-    assert quick.cases == forty.cases[: len(quick.cases)]
-    assert {case.level for case in forty.cases} == {10, 20, 40}
-    assert quick.deployments == quick.blocks == 6
-    for case in wanted.cases:  # the name ends in the count, and what shares pods stands together
-        assert case.scenario.endswith(case.group)
-        assert case.group == f"{case.level} pod{'s' * (case.level != 1)}"
-        assert case.params["pods"] == case.level
-    pi = next(case.params["digits"] for case in wanted.cases if case.workload == "pods-pi")
-    assert pi > next(case.params["digits"] for case in quick.cases if case.workload == "pods-pi")
-
-
-@pytest.mark.parametrize("profile", ["smoke", "quick", "forty", "paper"])
-def test_no_two_cases_of_a_metric_share_a_place_over_the_number_of_pods(profile):
-    cases = registry.study("runtimes").profiles[profile].cases
-    assert len({(case.workload, case.factor, case.level) for case in cases}) == len(cases)
-
-
-def test_both_layers_of_a_runtime_are_in_every_profile():
+def test_pods_of_the_runtimes_study_share_their_number_fit_their_limit_and_are_of_both_layers() -> None:
     study = registry.study("runtimes")
     for name in study.profiles:
-        systems = session.request(study, profile=name).systems
-        pairs = {tuple(system.split("-")) for system in systems}
+        design = wanted("runtimes", name)
+        for case in design.cases:  # the name ends in the count, and what shares pods stands together
+            assert case.scenario.endswith(case.group)
+            assert case.group == f"{case.level} pod{'s' * (case.level != 1)}"
+            assert case.params["pods"] == case.level
+            assert 3 * case.params.get("array_bytes", 0) < 0.9 * study.limits.memory_bytes  # what a pod may have
+        pairs = {tuple(system.split("-")) for system in design.systems}
         assert {high for high, low in pairs if low == "runc"} == {"containerd", "crio"}
         assert {low for high, low in pairs if high == "containerd"} >= {"runc", "runsc", "kata"}
 
 
-def test_the_profiles_of_the_runtimes_study_fit_each_other_and_a_pod():
-    study = registry.study("runtimes")
-    smoke, quick = (session.request(study, profile=name) for name in ("smoke", "quick"))
-    assert [case.workload for case in smoke.cases] == [case.workload for case in quick.cases[: len(smoke.cases)]]
-    # three arrays of each pod fit in what a pod may have
-    arrays = [case.params["array_bytes"] for case in study.profiles["paper"].cases if case.workload == "pods-stream"]
-    assert 3 * max(arrays) < 0.9 * study.limits.memory_bytes
-
-
-def test_the_storage_study_has_the_sizes_of_the_paper_and_what_it_lacks():
+def test_the_space_that_the_storage_study_asks_for_holds_what_is_written() -> None:
     study = registry.study("storage")
-    wanted = session.request(study, profile="paper")
-    cases = {(case.workload, case.scenario): case.params for case in wanted.cases}
-    assert (study.baseline, wanted.blocks, wanted.deployments) == ("zfs", 30, 6)
-    for pattern, name in (("read", "sequential read"), ("write", "sequential write"), ("randread", "random read"),
-                          ("randwrite", "random write")):  # fmt: skip
-        for mode in ("default", "strict"):
-            asked = cases["fio-4k", f"{name} {mode}"]
-            assert (asked["pattern"], asked["mode"], asked["path"]) == (pattern, mode, "nbd")
-            assert (asked["area_bytes"], asked["depth"]) == (100_000_000 * 512, 32)
-            assert (asked["block_bytes"], asked["seconds"]) == (4096, 60)
-    assert {case.params["path"] for case in wanted.cases if case.workload == "fio-4k"} == {"nbd", "rbd", "kernel"}
-    assert cases["file-copy", "44 files default"]["total_bytes"] == 25_350_000_000
-    assert cases["file-copy", "44 files strict"]["files"] == 44
-    for test in ("read-write", "read-only"):
-        for mode in ("default", "strict"):
-            asked = cases["oltp", f"{test} {mode}"]
-            assert (asked["rows"], asked["seconds"], asked["mode"]) == (1_000_000, 60, mode)
-    used = {(case.params["used_bytes"], case.params["throttle"]) for case in wanted.cases if case.workload == "rebuild"}
-    assert used == {(size * 10**9, throttle) for size in (20, 40) for throttle in ("default", "open")}
-    assert {case.params["damage"] for case in wanted.cases if case.workload == "integrity"} == {"none", "one", "both"}
+    for name in ("smoke", "quick", "paper"):
+        for case in wanted("storage", name).cases:
+            held = (case.params.get(key, 0) for key in ("area_bytes", "total_bytes", "used_bytes"))
+            assert case.disk_bytes >= max(*held, 500 * case.params.get("rows", 0))
+    assert designs.expected_study_cost(study, wanted("storage", "quick")).target_bytes < 6e9
 
 
-def test_the_profiles_of_the_storage_study_are_as_large_as_they_may_be():
-    study = registry.study("storage")
-    smoke, quick, paper = (session.request(study, profile=name) for name in ("smoke", "quick", "paper"))
-    assert (smoke.blocks, smoke.deployments, quick.blocks, quick.deployments) == (2, 2, 3, 3)
-    of_smoke, of_quick, of_paper = ({case.workload for case in each.cases} for each in (smoke, quick, paper))
-    assert of_smoke == of_quick == of_paper
-    assert {case.scenario for case in quick.cases if case.workload == "rebuild"} == {"1 GB open", "1 GB default"}
-    for case in (*smoke.cases, *quick.cases, *paper.cases):  # the space that is asked for holds what is written
-        held = (case.params.get(name, 0) for name in ("area_bytes", "total_bytes", "used_bytes"))
-        assert case.disk_bytes >= max(*held, 500 * case.params.get("rows", 0))
-    assert designs.expected_study_cost(study, quick).target_bytes < 6e9
-    assert len({(case.workload, case.factor, case.level) for case in quick.cases if case.factor}) == 2
+def test_where_the_client_is_shares_the_data_that_requests_go_to() -> None:
+    """Filled minutes before, they are on the disk; filled just now, in a cache below it that nobody can empty."""
+    cases = [case for case in registry.study("storage").profiles["network"].cases if case.workload == "fio-4k"]
+    assert {case.params["placement"] for case in cases if "placement" in case.params} == {"two-nodes"}
+    assert {case.group for case in cases} == {"single requests"}
 
 
-def test_the_cross_check_asks_the_same_of_another_engine():
-    study = registry.study("storage")
-    quick, check = (session.request(study, profile=name) for name in ("quick", "crosscheck"))
+def test_the_cross_check_asks_the_same_of_another_engine() -> None:
+    quick, check = (wanted("storage", name) for name in ("quick", "crosscheck"))
     assert (quick.systems, quick.baseline) == (("zfs", "ceph"), "zfs")
     assert (check.systems, check.baseline) == (("zfs-vm", "ceph-vm"), "zfs-vm")
     mine = {case.scenario for case in quick.cases if case.params.get("path") == "nbd"}
@@ -235,7 +200,7 @@ def test_the_cross_check_asks_the_same_of_another_engine():
     assert {(case.workload, case.params["path"]) for case in check.cases} == {("fio-4k", "kernel")}
 
 
-def test_known_effects_have_true_ratios_for_each_label_that_is_not_the_same():
+def test_known_effects_have_true_ratios_for_each_label_that_is_not_the_same() -> None:
     study = registry.study("known-effects")
     assert {label for label, *_ in study.known} == set(study.systems) - {"unchanged", "unchanged-again"}
     assert {(workload, metric) for _, workload, metric, _ in study.known} == set(study.primary)

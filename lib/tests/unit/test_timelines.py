@@ -48,19 +48,6 @@ def test_every_valid_trial_has_its_course(quick: Opened) -> None:
     assert (events[events["event"] == "replaced"]["at_s"] == 0).all()
 
 
-def test_a_stall_is_a_rate_of_nothing_and_no_latency(quick: Opened) -> None:
-    samples, events = timelines.courses(quick[0], "rebuild")
-    ceph = samples[samples["system"] == "ceph"]
-    still = ceph[(ceph["series"] == "foreground_iops") & (ceph["value"] == 0)]
-    assert set(still["trial"]) == set(ceph["trial"])
-    lost, noticed = (events[events["event"] == name].set_index("trial")["at_s"] for name in ("lost", "noticed"))
-    assert still["at_s"].gt(still["trial"].map(lost)).all()
-    assert still["at_s"].lt(still["trial"].map(noticed)).all()
-    latency = samples[(samples["series"] == "foreground_latency_s")].set_index(["trial", "at_s"])["value"]
-    assert latency.loc[[(row.trial, row.at_s) for row in still.itertuples()]].isna().all()
-    assert latency.isna().sum() == len(still)
-
-
 def test_its_figure_is_written_with_what_it_shows(quick: Opened) -> None:
     session, found = quick
     told = timelines.figure(found, session, "rebuild")

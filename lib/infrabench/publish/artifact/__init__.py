@@ -4,7 +4,6 @@ It holds the source tree of a commit with the recorded sessions, their tables as
 notebooks where there are some, RO-Crate metadata, licences, checksums, and how to make the tables again.
 """
 
-from infrabench.publish.artifact.reproduce import compare_tables, make_tables
-from infrabench.publish.artifact.writing import PackedArtifact, write
+from infrabench.publish.artifact.writing import PackedArtifact, compare_tables, make_tables, write
 
 __all__ = ["PackedArtifact", "compare_tables", "make_tables", "write"]

@@ -1,4 +1,4 @@
-"""What goes into the archive, and under which name.
+"""What goes into the archive, and under which name; and the recorded tables, made again and compared byte by byte.
 
 The files of a commit, as git gives them: what nobody committed is not in it. Executed notebooks: what they show stays,
 when and where they were executed does not.
@@ -23,17 +23,21 @@ from typing import Any
 
 import yaml
 
+from infrabench.analysis import results, session_data
 from infrabench.analysis.tables import notation
-from infrabench.core import DesignError, InfrabenchError
+from infrabench.core import DesignError, InfrabenchError, LedgerError
 from infrabench.ledger import archive, catalogue
 from infrabench.ledger.archive import ArchiveMember
 from infrabench.ledger.checksums import SUMS, line
 from infrabench.ledger.files import read_bytes
 from infrabench.ledger.records import read_session
-from infrabench.publish.artifact import crate, licences, reproduce
+from infrabench.notebook import api
+from infrabench.publish.artifact import crate, licences
 
 log = logging.getLogger(__name__)
 
+RESULTS = "results"  # below the root of an archive: SESSION/tables/STUDY/KIND.{md,csv,tex}
+KINDS = ("estimates", "contrasts", "results", "omnibus", "interactions", "trends", "tiers", "diagnostics", "published")
 GUIDE, LICENCES = "REPRODUCE.md", "LICENCES.md"
 LICENCES_SAY = (
     "infrabench itself is under the Apache License 2.0, see LICENSE. This is what the packages of its environment "
@@ -100,11 +104,11 @@ def write(path: Path, *, root: Path, executed: Path | None = None) -> PackedArti
 def _results(executed: Path | None) -> Iterator[ArchiveMember]:
     """The tables of the recorded sessions, made now; and executed notebooks, where there are some."""
     with tempfile.TemporaryDirectory() as folder:
-        list(reproduce.make_tables(Path(folder)))
+        list(make_tables(Path(folder)))
         for file in sorted(path for path in Path(folder).rglob("*") if path.is_file()):
-            yield ArchiveMember(f"{reproduce.RESULTS}/{file.relative_to(folder).as_posix()}", file.read_bytes())
+            yield ArchiveMember(f"{RESULTS}/{file.relative_to(folder).as_posix()}", file.read_bytes())
     if executed is not None:
-        yield from executed_notebooks(executed, f"{reproduce.RESULTS}/notebooks/")
+        yield from executed_notebooks(executed, f"{RESULTS}/notebooks/")
 
 
 def _sessions(members: Mapping[str, ArchiveMember]) -> Iterator[crate.Recorded]:
@@ -114,7 +118,7 @@ def _sessions(members: Mapping[str, ArchiveMember]) -> Iterator[crate.Recorded]:
         if relative in members:
             data = read_session(catalogue.find(None, str(path)))
             summary = f"Profile {data['profile']}, {data['blocks']} blocks: {', '.join(data['systems'])}."
-            tables = f"{reproduce.RESULTS}/{name}/"
+            tables = f"{RESULTS}/{name}/"
             yield crate.Recorded(name, relative, data["title"], summary, tables, data["created_utc"])
 
 
@@ -177,3 +181,54 @@ def _clean(book: dict[str, Any]) -> dict[str, Any]:
     for each in (book, *book["cells"]):
         each["metadata"] = {name: value for name, value in each["metadata"].items() if name not in OF_A_RUN}
     return book
+
+
+def make_tables(destination: Path) -> Iterator[tuple[str, int]]:
+    """Write every table of every recorded session below `destination`, and yield each session and its files' number."""
+    for name, path in sorted(catalogue.recorded().items()):
+        session = session_data.open_session(catalogue.find(None, str(path)))
+        found = api.results(session, str(destination.resolve() / name))
+        for kind in KINDS:
+            results.table(found, kind)
+        count = len(_files(destination / name))
+        log.info("%s: %d tables made", name, count)
+        yield name, count
+
+
+def compare_tables(recorded: Path, again: Path) -> Iterator[str]:
+    """Yield a sentence for each session whose tables in `again` are those in `recorded` to the last byte.
+
+    Raises `LedgerError` when there is nothing to compare with, and `InfrabenchError` at the end when a file differs,
+    with its first line that does.
+    """
+    names = sorted(path.name for path in recorded.glob("[!.]*") if (path / "tables").is_dir())
+    if not names:
+        raise LedgerError(f"there are no tables in {recorded}: `infrabench artifact pack` puts some into results/")
+    wrong = []
+    for name in names:
+        then, now = _files(recorded / name), _files(again / name)
+        bad = [f"{key}: {told}" for key in sorted({*then, *now}) if (told := _difference(then.get(key), now.get(key)))]
+        wrong += [f"{name}: {told}" for told in bad]
+        rows = sum(data.count(b"\n") - 1 for key, data in then.items() if key.endswith(".csv"))
+        state = f"{len(bad)} of {len(then)} files DIFFER" if bad else f"{len(then)} files, every byte the same"
+        yield f"{name}: {state} ({rows} rows of CSV)"
+    absent = sorted({path.name for path in again.glob("[!.]*")} - {*names})
+    wrong += [f"{name}: has no recorded tables" for name in absent]
+    if wrong:
+        raise InfrabenchError("the recorded tables do not come out:\n" + "\n".join(wrong))
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths if "tables" in path.parts}
+
+
+def _difference(then: bytes | None, now: bytes | None) -> str:
+    """Return what differs between two files, nothing if nothing does."""
+    if then is None or now is None:
+        return "is only there now" if then is None else "is not made any more"
+    if then == now:
+        return ""
+    lines = zip(then.decode().splitlines(), now.decode().splitlines(), strict=False)
+    number, (old, new) = next(((i, pair) for i, pair in enumerate(lines, 1) if pair[0] != pair[1]), (0, ("", "")))
+    return f"line {number}: recorded {old[:200]!r}, now {new[:200]!r}" if number else "more or fewer lines"

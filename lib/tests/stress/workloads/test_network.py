@@ -358,21 +358,57 @@ def test_no_interval_of_a_long_test_is_missing() -> None:
         assert "interval" in refused("iperf3", shorter)
 
 
-def test_counters_that_are_not_there_or_go_backwards() -> None:
+def told(key: str, value: str) -> tuple[str, str]:
+    """Return a pattern of what netperf tells of a key, and another value of it."""
+    return rf"^{key}=.*$", f"{key}={value}"
+
+
+COUNT, SUM = (rf'(_seconds_{what}\{{operation_type="set_up_pod"\}})' for what in ("count", "sum"))
+FAILURES = f'{pod_network.CONTAINERD}_errors_total_total{{operation_type="set_up_pod"}}'
+OTHERS: dict[tuple[str, str, str], list[tuple[str, str, str]]] = {  # workload, case, step: pattern, other, what is said
+    ("iperf3", "ok", "server-node-after"): [(r"^.*flannel\.1:.*\n", "", "no device flannel.1")],
+    ("iperf3", "ok", "server-node-before"): [
+        (r"\A([0-9]+)$", r"\g<1>999", "CPU time must be above 0"),
+        ("^ctxt ", "ctxt 9", "/proc/stat went backwards"),
+        (r"\A([0-9]+\n)", "", "expected 1 CPU counters"),
+    ],
+    ("netperf", "udp-rr", "netperf"): [
+        (*told("PROTOCOL", "TCP"), "protocol must be UDP"),
+        (*told("THROUGHPUT_UNITS", "10^6bits/s"), "unit must be Trans/s"),
+        (*told("REQUEST_SIZE", "1"), "request_bytes must be 100"),
+        (*told("ELAPSED_TIME", "10.00"), "it ran 10 s of 1 s"),
+        (*told("P99_LATENCY", "3"), "latencies are not in order"),
+        (*told("MEAN_LATENCY", "20.5"), "one was lost"),
+    ],
+    ("netperf", "tcp-stream", "netperf"): [
+        (*told("THROUGHPUT_UNITS", "MBytes/s"), "unit must be"),
+        (*told("REMOTE_BYTES_RECVD", "100000000"), "are not"),
+    ],
+    ("netperf", "ok", "netperf"): [(*told("P50_LATENCY", "nan"), "once")],
+    ("pod-network", "ok", "after"): [
+        (f"{COUNT} 8$", r"\1 7", "it 0 times"),
+        (f"{COUNT} 8$", r"\1 1", "it -6 times"),
+        (f"{SUM} .*$", r"\1 0.1", "must be above 0"),
+        (f"^.*{SUM} .*\n", "", "once, found it 0"),
+        ("^# EOF$", f"{FAILURES} 1\n# EOF", "1 failures of set_up_pod"),
+    ],
+    ("pod-network", "ok", "end"): [
+        (r'(_seconds_count\{operation_type="tear_down_pod"\}) 2$', r"\1 3", "2 times tear_down"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "change"), [(place, row) for place, rows in OTHERS.items() for row in rows])
+def test_another_run_or_reading_is_refused(place: tuple[str, str, str], change: tuple[str, str, str]) -> None:
+    (workload, case, step), (pattern, other, said) = place, change
+    error = NotAsClaimed if said.startswith("2 times") else ParseError  # by its own evidence
+    assert said in refused(workload, edited(captured(workload, case), step, pattern, other), error)
+
+
+def test_a_reading_that_failed_or_goes_backwards_is_no_reading() -> None:
     capture = captured("iperf3")
-    for when, pattern, other, said in (
-        ("after", r"^.*flannel\.1:.*\n", "", "no device flannel.1"),
-        ("before", r"\A([0-9]+)$", r"\g<1>999", "CPU time must be above 0"),
-        ("before", "^ctxt ", "ctxt 9", "/proc/stat went backwards"),
-        ("before", r"\A([0-9]+\n)", "", "expected 1 CPU counters"),
-    ):
-        assert said in refused("iperf3", edited(capture, f"server-node-{when}", pattern, other))
     backwards = carried(capture, "server-node-before", "flannel.1", received=10**12)
     assert "counters of flannel.1 went backwards" in refused("iperf3", backwards)
-
-
-def test_reading_that_failed_is_no_reading() -> None:
-    capture = captured("iperf3")
     for step in ("server-node-after", "client-node-after", "stop"):
         failed = {**capture.steps, step: replace(capture[step], status=1)}
         with pytest.raises(ParseError, match=f"step {step} ended with 1"):
@@ -498,24 +534,6 @@ def test_options_of_the_way_into_a_target_are_not_the_tools() -> None:
     assert iperf3.parse(Capture(steps, capture.params)) == iperf3.parse(capture)
 
 
-@pytest.mark.parametrize(
-    ("case", "key", "other", "said"),
-    [
-        ("udp-rr", "PROTOCOL", "TCP", "protocol must be UDP"),
-        ("udp-rr", "THROUGHPUT_UNITS", "10^6bits/s", "unit must be Trans/s"),
-        ("tcp-stream", "THROUGHPUT_UNITS", "MBytes/s", "unit must be"),
-        ("udp-rr", "REQUEST_SIZE", "1", "request_bytes must be 100"),
-        ("udp-rr", "ELAPSED_TIME", "10.00", "it ran 10 s of 1 s"),
-        ("udp-rr", "P99_LATENCY", "3", "latencies are not in order"),
-        ("udp-rr", "MEAN_LATENCY", "20.5", "one was lost"),
-        ("tcp-stream", "REMOTE_BYTES_RECVD", "100000000", "are not"),
-        ("ok", "P50_LATENCY", "nan", "once"),
-    ],
-)
-def test_netperf_of_another_run_is_refused(case: str, key: str, other: str, said: str) -> None:
-    assert said in refused("netperf", edited(captured("netperf", case), "netperf", rf"^{key}=.*$", f"{key}={other}"))
-
-
 # ------------------------------------------------------------------------------------------------------ pod-network
 
 
@@ -545,24 +563,6 @@ def test_pod_network_knows_the_runtime_that_the_cluster_tells() -> None:
     control = roles("control")["control"]
     assert pod_network.version(replace(control, lifecycle={"version": ("echo", "containerd://2")})) == "containerd://2"
     assert pod_network.version(control) == "unknown"
-
-
-@pytest.mark.parametrize(
-    ("step", "pattern", "other", "error", "said"),
-    [
-        ("after", r'(_seconds_count\{operation_type="set_up_pod"\}) 8$', r"\1 7", ParseError, "it 0 times"),
-        ("after", r'(_seconds_count\{operation_type="set_up_pod"\}) 8$', r"\1 1", ParseError, "it -6 times"),
-        ("end", r'(_seconds_count\{operation_type="tear_down_pod"\}) 2$', r"\1 3", NotAsClaimed, "2 times tear_down"),
-        ("after", r'(_seconds_sum\{operation_type="set_up_pod"\}) .*$', r"\1 0.1", ParseError, "must be above 0"),
-        ("after", r'^(.*_seconds_sum)\{operation_type="set_up_pod"\} .*\n', "", ParseError, "once, found it 0"),
-        ("after", "^# EOF$", f"{pod_network.CONTAINERD}_errors_total_total{{operation_type=\"set_up_pod\"}} 1\n# EOF",
-         ParseError, "1 failures of set_up_pod"),
-    ],
-)  # fmt: skip
-def test_pod_network_needs_one_operation(
-    step: str, pattern: str, other: str, error: type[ParseError | NotAsClaimed], said: str
-) -> None:
-    assert said in refused("pod-network", edited(captured("pod-network"), step, pattern, other), error)
 
 
 def test_pod_network_starts_to_count_with_the_first_pod() -> None:

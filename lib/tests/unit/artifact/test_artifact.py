@@ -20,7 +20,7 @@ import yaml
 from infrabench.core import DesignError, InfrabenchError, LedgerError
 from infrabench.ledger import catalogue
 from infrabench.publish import artifact
-from infrabench.publish.artifact import crate, licences, reproduce, writing
+from infrabench.publish.artifact import crate, licences, writing
 from tests.support.crate_context import issues
 from tests.support.places import ROOT
 
@@ -94,15 +94,15 @@ def test_a_single_changed_digit_is_found_and_named(made: Made, tmp_path: Path) -
     path.write_text("".join(lines))
     (results / SESSION / "tables/known-effects/tiers.md").unlink()
     with pytest.raises(InfrabenchError) as error:
-        list(reproduce.compare_tables(results, made.unpacked / "results"))
+        list(writing.compare_tables(results, made.unpacked / "results"))
     assert f"estimates.csv: line {number + 1}: recorded" in str(error.value)
     assert "tiers.md: is only there now" in str(error.value)
     with pytest.raises(InfrabenchError, match=r"tiers\.md: is not made any more"):
-        list(reproduce.compare_tables(made.unpacked / "results", results))
+        list(writing.compare_tables(made.unpacked / "results", results))
     shutil.rmtree(results / SESSION)
     (results / "another" / "tables").mkdir(parents=True)
     with pytest.raises(InfrabenchError, match=f"{SESSION}: has no recorded tables"):
-        list(reproduce.compare_tables(results, made.unpacked / "results"))
+        list(writing.compare_tables(results, made.unpacked / "results"))
 
 
 def test_the_same_commit_gives_the_same_bytes(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +217,7 @@ def test_what_is_not_committed_is_refused(made: Made, tmp_path: Path, monkeypatc
 
 def test_without_recorded_tables_nothing_is_compared(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="no tables"):
-        list(reproduce.compare_tables(tmp_path, tmp_path))
+        list(writing.compare_tables(tmp_path, tmp_path))
 
 
 def test_every_package_states_a_licence_and_none_at_run_time_is_under_the_gpl() -> None:

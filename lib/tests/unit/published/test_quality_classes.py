@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from infrabench.analysis.published.printed_numbers import numbers
 from infrabench.core import SchemaError
 from infrabench.notebook import quality_classes
 
@@ -41,10 +38,3 @@ def test_a_value_gets_the_class_that_the_tables_give_it(value: float, kind: qual
 def test_what_is_no_throughput_has_no_class(value: float) -> None:
     with pytest.raises(SchemaError, match="has no class"):
         quality_classes.grade(value, "throughput")
-
-
-def test_a_class_without_its_rows_is_missed() -> None:
-    known = numbers()
-    gone = {name: row for name, row in known.rows.items() if ".good.throughput-category" not in name}
-    with pytest.raises(SchemaError, match="class of throughput has no upper bound"):
-        quality_classes.classes("throughput", replace(known, rows=gone))

@@ -209,18 +209,6 @@ def test_any_value_anywhere_is_read_or_refused(data: st.DataObject) -> None:
     assert all(math.isfinite(each) for pod in run.pods for each in (pod.start_s, pod.end_s, pod.offset_s))
 
 
-def test_a_dead_pod_is_named_and_a_peer_that_is_not_reached() -> None:
-    for workload, case, paired, said in (
-        ("pods-pi", "pod-dies", None, "error of pod-003 must be None in: 'lost: it closed the connection'"),
-        ("pods-netperf", "peer-unreachable", "all", "go_s is no finite number"),
-    ):
-        capture = captured(workload, case)
-        said_well = Capture({**capture.steps, "run": replace(capture["run"], status=0)}, capture.params)
-        with pytest.raises(ParseError) as caught:
-            _pods.read(said_well, paired=paired)
-        assert said in str(caught.value)
-
-
 def test_starts_that_are_apart_are_not_together() -> None:
     assert _pods.together([5.0, 5.1, 5.05], "x") == pytest.approx(0.1)
     with pytest.raises(NotAsClaimed, match=r"said that all pods start x together, but starts are 0\.101 s apart"):

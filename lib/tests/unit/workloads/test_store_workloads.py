@@ -559,16 +559,6 @@ def test_who_found_the_damage() -> None:
     assert "found_by_light_scrub" not in measured("integrity", quiet)
 
 
-def test_real_damage_was_found_and_mended_by_both_systems() -> None:
-    for case in ("ok", "one-zfs"):
-        found = measured("integrity", captured("integrity", case))
-        assert [found[f"found_by_{name}"] for name in ("read", "deep_scrub")] == [1, 1]
-        assert (found["repaired"], found["intact_after"], found["lost_files"]) == (1, 1, 0)
-    for case in ("disk-lost", "disk-lost-zfs"):
-        found = measured("integrity", captured("integrity", case))
-        assert {found[f"intact_{when}"] for when in ("before", "degraded", "after")} == {1}
-
-
 def test_a_bin_in_which_nothing_was_completed_is_a_rate_of_nothing_and_no_latency() -> None:
     bins = [
         [100.0, 9, 9.0, 9, 9.0, 5.0],
