@@ -99,11 +99,11 @@ def _stopped(shape: Shape, target: float) -> SimulatedCase:
     def procedure(x: Array) -> NDArray[np.bool_]:
         covered, going = np.zeros(len(x), dtype=bool), np.arange(len(x))
         for n in (*range(stopping.MIN_BLOCKS, stopping.MAX_BLOCKS, stopping.BATCH), stopping.MAX_BLOCKS):
-            seen = x[going, :n]
-            ended = (stopping.relative_width(seen) <= target) | (n == stopping.MAX_BLOCKS)
+            ended = (stopping.relative_width(x[going, :n]) <= target) | (n == stopping.MAX_BLOCKS)
+            done, seen = going[ended], x[going[ended], :n]
             mean = covers(intervals.t_interval(seen), shape.mean)
             median = covers(intervals.median_interval(seen), shape.median)
-            covered[going[ended]] = np.where(is_bimodal(seen), median, mean)[ended]
+            covered[done] = np.where(is_bimodal(seen), median, mean)
             going = going[~ended]
         return covered
 
