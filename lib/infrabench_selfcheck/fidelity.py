@@ -40,7 +40,7 @@ from infrabench.experiment.execution.trial import Bench, Finished, execute
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.sites.site import open_site
 from infrabench.stats.intervals import LEVEL, NAN
-from infrabench.stats.pairwise import NARROW, margin_ends, paired_fieller
+from infrabench.stats.pairwise import NARROW, paired_fieller
 from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, INCONCLUSIVE, WITHIN
 from infrabench_selfcheck.bare_tools import TOOLS
 
@@ -87,8 +87,7 @@ class Agreement:
         if math.isnan(self.low):
             return NO_INTERVAL
         apart = not self.low <= 1.0 <= self.high
-        least, most = margin_ends(self.margin)
-        alike = least < self.narrow[0] and self.narrow[1] < most
+        alike = 1 - self.margin < self.narrow[0] and self.narrow[1] < 1 + self.margin
         return (WITHIN if apart else EQUIVALENT) if alike else DIFFERENT if apart else INCONCLUSIVE
 
 

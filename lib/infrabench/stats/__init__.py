@@ -19,7 +19,7 @@ one sample          `intervals`: t_interval, log_t_interval (geometric mean), me
                     hodges_lehmann, wilson_interval, bootstrap_t
 two systems         `pairwise`: paired_t, paired_fieller (ratio of means), paired_log_ratio, signed_rank, sign_flip;
                     `intervals`: bootstrap_median_ratio
-equivalence         `pairwise`: ratio_equivalence, difference_p (both on `fieller_t`), margin_ends
+equivalence         `pairwise`: ratio_equivalence, difference_p (both on `fieller_t`)
 effect sizes        `pairwise`: paired_d (of the log ratios), share_above (with Wilson's interval)
 several systems     `omnibus`: friedman (with Iman-Davenport), critical_distance, interaction
 levels of a factor  `omnibus`: page, log_slope, interaction; `knee`: crossing

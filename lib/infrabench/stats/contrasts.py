@@ -217,7 +217,9 @@ def _judged(frame: pd.DataFrame, values: Array, fates: NDArray[np.int8], deploym
     work = ((frame["kind"] == verdicts.WORK) & ~(values <= 0).any(axis=(1, 2))).to_numpy()
     if work.any():
         times, some = verdicts.swapped_times(values[work]), frame[work]
-        scale = verdicts.time_per_rate(times)
+        # a difference of two rates is that of their times over the product of both mean times
+        numbers = np.maximum(np.isfinite(times).sum(axis=-1), 1)
+        scale = (np.nansum(times, axis=-1) / numbers).prod(axis=-1)
         some = some.assign(step=some["step"] * scale, sd=some["sd"] * scale)
         by_times = _by_stack(some, times, deployment, lambda pairs, _: verdicts.judge_work(pairs))
         found.loc[some.index, by_times.columns] = by_times

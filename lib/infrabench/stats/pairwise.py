@@ -204,20 +204,11 @@ def ratio_equivalence(x: ArrayLike, y: ArrayLike, margin: ArrayLike, off: ArrayL
     `fieller_t` and `paired_fieller`.
     """
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    low, high = margin_ends(np.asarray(margin, dtype=float) - off)
-    (above, df), (below, _) = fieller_t(x, y, low), fieller_t(x, y, high)
+    room = np.asarray(margin, dtype=float) - off
+    (above, df), (below, _) = fieller_t(x, y, 1 - room), fieller_t(x, y, 1 + room)
     p = np.maximum(special.stdtr(df, -above), special.stdtr(df, below)) if df else above
     ends = paired_fieller(x, y, NARROW)
     return Equivalence(Interval(ends.low - off, ends.high + off, NARROW), p)
-
-
-def margin_ends(margin: ArrayLike) -> tuple[Any, Any]:
-    """Return the least and the largest ratio within a relative margin, each of its shape: 0.02 is 0.98 .. 1.02.
-
-    NaN where the margin is.
-    """
-    margin = np.asarray(margin, dtype=float)
-    return (1 - margin)[()], (1 + margin)[()]
 
 
 def signed_rank(x: ArrayLike, y: ArrayLike) -> Test:

@@ -21,7 +21,6 @@ from infrabench.stats.contrasts import DEPENDENT, FAMILY, NOT_IN_FAMILY
 from infrabench.stats.intervals import LEVEL, NAN, Array
 from infrabench.stats.losses import LOST, UNLIKE
 from infrabench.stats.meta_analysis import FEWEST, Summary, deleted, hartung_knapp, summary
-from infrabench.stats.pairwise import margin_ends
 from infrabench.stats.table import CELL, ORDER, columns, join_words
 from infrabench.stats.verdicts import ALPHA, EQUIVALENT, LIMITED, WITHIN, decide
 
@@ -199,9 +198,8 @@ def _over(rows: pd.DataFrame, mine: NDArray[np.intp], margin: Array) -> dict[str
     line |= {"hartung_knapp_low": np.exp(known.low), "hartung_knapp_high": np.exp(known.high)}
     unchecked = (k > CHECKED) & (df < FULL).any(axis=-1)
     reason = join_words(qualified, np.where(unchecked, UNCHECKED, ""))
-    least, most = np.log(margin_ends(margin))
     off = rows["lost"].to_numpy()[mine]
-    within = (least, most)
+    within = (np.log(1 - margin), np.log(1 + margin))
     found = summary(y, e, df, within=within)
     low, high = (summary(y + side * off, e, df, within=within) if off.any() else found for side in (-1, 1))
     return line | _said(found, low, high) | {"reason": reason}
@@ -238,9 +236,8 @@ def _decided(every: pd.DataFrame) -> pd.DataFrame:
     some, differ, apart = np.isfinite(low), p_sites < ALPHA, (low > 1) | (high < 1)
     verdict = decide({"inferred": some, "apart": apart}, adjusted)
     alike = np.isin(verdict, (EQUIVALENT, WITHIN))
-    least, most = margin_ends(margin)
     # a new site's ratio is on the mean's side of 1, or within the margin: whichever the verdict is about
-    everywhere = (apart & ((new_low > 1) | (new_high < 1))) | (alike & (least < new_low) & (new_high < most))
+    everywhere = (apart & ((new_low > 1) | (new_high < 1))) | (alike & (1 - margin < new_low) & (new_high < 1 + margin))
     across = np.select([everywhere & differ, everywhere, differ], [SIZE, HOLDS, DIFFERS], default=OPEN)
     claimed = some & (p < ALPHA) & ~alike
     reason = join_words(every["reason"], np.where(claimed, NOT_IN_FAMILY, ""))

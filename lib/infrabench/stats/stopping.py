@@ -48,13 +48,6 @@ class PrecisionCheck(NamedTuple):
     unequal: Mapping[Cell, str]  # cell whose width does not count, as trials were lost unequally -> which, in words
 
 
-class Stops(NamedTuple):
-    """After how many blocks simulated sessions stop, and which cells were then judged by their median."""
-
-    n: NDArray[np.int64]
-    median: NDArray[np.bool_]
-
-
 def look(
     table: pd.DataFrame,
     primary: Iterable[tuple[str, str]],
@@ -87,7 +80,7 @@ def look(
         raise DesignError("blocks are added to one deployment of one session; the number of deployments is fixed")
     cells = _cells(kept, set(primary))
     n = kept["block"].nunique()
-    widths = {cell: float(relative_width(values)[0]) for cell, values in cells.items()}
+    widths = {cell: float(relative_width(values)) for cell, values in cells.items()}
     known = [width for cell, width in widths.items() if cells[cell].size]
     unequal = _unequal(kept, cells)
     met = bool(known) and not unequal and all(width <= target for width in known)  # NaN is not
@@ -275,8 +268,8 @@ def _spread(values: Array, fates: NDArray[np.int8], names: list[str], kind: str)
     return _Spread(n, float(ratio_spread(times[1], times[0])), off, ranks=ranks)
 
 
-def relative_width(x: Array) -> tuple[Array, NDArray[np.bool_]]:
-    """Return the relative half-width of each cell's 95 % interval, and whether it is that of the median.
+def relative_width(x: Array) -> Array:
+    """Return the relative half-width of each cell's 95 % interval, shape (...).
 
     `x`: (..., n). Student's interval over the mean, or the exact interval over the median where the cell is flagged
     bimodal. 0 where all values are equal, NaN below two values, infinite where mean or median is 0.
@@ -290,28 +283,7 @@ def relative_width(x: Array) -> tuple[Array, NDArray[np.bool_]]:
         middle = np.where(two, np.median(x, axis=-1), middle)
     with np.errstate(divide="ignore", invalid="ignore"):
         width = (high - low) / 2 / np.abs(middle)
-    return np.where(constant(x), 0.0, width)[()], two[()]
-
-
-def stopping_n(
-    x: Array, target: float = TARGET, *, least: int = MIN_BLOCKS, batch: int = BATCH, most: int = MAX_BLOCKS
-) -> Stops:
-    """Return after how many blocks each session of a simulation stops, without a limit of time.
-
-    `x`: (..., cells, n), the values of all primary cells of a session in block order, n >= `most`; ``n`` has
-    the shape (...), ``median`` (..., cells). Raises `DesignError` when there are fewer than `most` blocks.
-    """
-    if x.shape[-1] < most:
-        raise DesignError(f"{x.shape[-1]} blocks cannot show where a rule with at most {most} stops")
-    n = np.zeros(x.shape[:-2], dtype=np.int64)
-    median = np.zeros(x.shape[:-1], dtype=bool)
-    for size in (*range(least, most, batch), most):
-        going = n == 0
-        widths, two = relative_width(x[going][..., :size])
-        done = (widths <= target).all(axis=-1)
-        n[going] = np.where(done | (size == most), size, 0)
-        median[going] = two
-    return Stops(n, median)
+    return np.where(constant(x), 0.0, width)[()]
 
 
 def _cells(kept: pd.DataFrame, primary: set[tuple[str, str]]) -> dict[Cell, Array]:

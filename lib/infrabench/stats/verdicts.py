@@ -219,16 +219,6 @@ def swapped_times(values: Array) -> Array:
     return times
 
 
-def time_per_rate(times: Array) -> Array:
-    """Return the factor from a difference of two rates to that of their times: the product of both mean times.
-
-    `times`: (..., 2, blocks), NaN where there is none; the answer has the shape (...), 0 where one has none.
-    """
-    numbers = np.maximum(np.isfinite(times).sum(axis=-1), 1)
-    factor: Array = (np.nansum(times, axis=-1) / numbers).prod(axis=-1)
-    return factor
-
-
 def judge_work(pairs: Pairs) -> dict[str, Any]:
     """Return the columns of `judge` for rates of fixed work, each (cells,); NaN as there.
 

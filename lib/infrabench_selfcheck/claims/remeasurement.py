@@ -41,7 +41,6 @@ from infrabench.ledger.checksums import SUMS
 from infrabench.ledger.files import read_bytes
 from infrabench.ledger.records import read_session
 from infrabench.notebook import api
-from infrabench.stats.pairwise import margin_ends
 from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, WITHIN
 from infrabench_selfcheck.claims import reanalysis
 from infrabench_selfcheck.claims.claim import FAIL, INCONCLUSIVE, NOT_RUN, PASS, REMEASUREMENT, Claim, Judged
@@ -202,8 +201,7 @@ def _side(contrast: Mapping[str, Any]) -> int:
 
 
 def _outside(contrast: Mapping[str, Any], margin: float) -> bool:
-    least, most = margin_ends(margin)
-    return bool(contrast["ratio_high"] < least or contrast["ratio_low"] > most)
+    return bool(contrast["ratio_high"] < 1 - margin or contrast["ratio_low"] > 1 + margin)
 
 
 def _describe_ratio(contrast: Mapping[str, Any]) -> str:

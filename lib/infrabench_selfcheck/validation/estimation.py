@@ -72,13 +72,14 @@ def _stopped(shape: Shape, target: float) -> check.SimulatedCase:
     """Sessions of one primary cell that end by the rule: does the interval that ended them hold the truth?"""
 
     def procedure(x: Array) -> NDArray[np.bool_]:
-        stops = stopping.stopping_n(x[:, None, :], target)
-        covered = np.zeros(len(x), dtype=bool)
-        for n in np.unique(stops.n):
-            some = stops.n == n
-            mean = covers(intervals.t_interval(x[some, :n]), shape.mean)
-            median = covers(intervals.median_interval(x[some, :n]), shape.median)
-            covered[some] = np.where(stops.median[some, 0], median, mean)
+        covered, going = np.zeros(len(x), dtype=bool), np.arange(len(x))
+        for n in (*range(stopping.MIN_BLOCKS, stopping.MAX_BLOCKS, stopping.BATCH), stopping.MAX_BLOCKS):
+            ended = (stopping.relative_width(x[going, :n]) <= target) | (n == stopping.MAX_BLOCKS)
+            done, seen = going[ended], x[going[ended], :n]
+            mean = covers(intervals.t_interval(seen), shape.mean)
+            median = covers(intervals.median_interval(seen), shape.median)
+            covered[done] = np.where(is_bimodal(seen), median, mean)
+            going = going[~ended]
         return covered
 
     data = f"{shape.name}, target {100 * target:g} %"

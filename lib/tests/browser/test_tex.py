@@ -10,8 +10,8 @@ from infrabench.analysis.tables.tex import ACCENTED, SIGNS, escaped, tabular
 from tests.support.sidecars import KEPT
 from tests.support.typesetting import tex, typeset
 from tests.unit import test_paper
+from tests.unit.test_display import ESCAPED
 from tests.unit.test_paper import EXAMPLE
-from tests.unit.test_tex import ESCAPED
 
 written = test_paper.written  # the fixture of the module beside it in the gate
 HEAD = "\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\usepackage{lmodern,booktabs}\n\\begin{document}\n"

@@ -121,20 +121,10 @@ ANALYSES: dict[str, Callable[[pd.DataFrame], object]] = {
 def test_every_analysis_refuses_a_table_that_is_none(analysis: Callable[[pd.DataFrame], object]) -> None:
     table = table_of(DATA_A)
     analysis(table)
-    for column, value, message in (
-        ("value", np.inf, "without a finite value"),
-        ("value", np.nan, "without a finite value"),
-        ("unit", "s", "more than one unit"),
-        ("better", "lower", "more than one direction"),
-        ("block", 2, "two ok trials"),
-    ):
-        wrong = table.copy()
-        wrong.loc[1, column] = value
-        with pytest.raises(SchemaError, match=rf"trial default-native-[12] .*{message}"):
-            analysis(wrong)
-    for name in ("better", "metric", "workload", "value", "position"):
-        with pytest.raises(SchemaError, match=f"it lacks {name}"):
-            analysis(table.drop(columns=name))
+    with pytest.raises(SchemaError, match=r"trial default-native-[12] .*two ok trials"):
+        analysis(table.assign(block=table["block"].where(table.index != 1, 2)))
+    with pytest.raises(SchemaError, match="it lacks position"):
+        analysis(table.drop(columns="position"))
 
 
 @pytest.mark.parametrize(

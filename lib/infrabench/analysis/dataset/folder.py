@@ -47,13 +47,8 @@ def update(sessions: Sequence[str | Path], root: Path, site: str = "") -> Iterat
     A session is read when it has no whole part yet, or when something was added to it since. `site` stands for the
     name of the site that the sessions give themselves: every embedded lab is called ``lab``.
 
-    Raises
-    ------
-    DesignError
-        Two sessions would be one part, a name cannot be that of a folder, or `root` is another folder than a data set.
-        Nothing is written then.
-    LedgerError
-        A session is damaged, or another process writes to the data set.
+    Raises `DesignError`, and writes nothing, where two sessions would be one part, a name cannot be that of a folder,
+    or `root` is another folder than a data set; `LedgerError` for a damaged session, or another writing process.
     """
     folders = [catalogue.find(None, str(each)) for each in sessions]
     places = [root.joinpath(*part.place_of(folder, site)) for folder in folders]

@@ -87,12 +87,7 @@ def source_of(session: Path, site: str) -> str:
 def write(session: Path, folder: Path, site: str = "") -> SessionPart:
     """Write the part of a session as `folder`, in place of an earlier one, and return it.
 
-    Raises
-    ------
-    LedgerError
-        The session is damaged, or the part cannot be written.
-    SchemaError
-        A measurement is not one.
+    Raises `LedgerError` for a damaged session or one that cannot be written, `SchemaError` for what is no measurement.
     """
     source = source_of(session, site)  # before the first trial is read: what is added meanwhile is read the next time
     opened = session_data.open_session(session)

@@ -72,14 +72,8 @@ def groups(parts: Sequence[SessionPart]) -> list[Group]:
 def analyse_group(group: Group, *, stamped: bool = False) -> Results:
     """Return the analysis of a group, without its trials; what is held at once is one workload, and the answers.
 
-    Raises
-    ------
-    LedgerError
-        A part is damaged.
-    SchemaError
-        Its sessions have different baselines, or measure a metric in different units.
-    NotComparable
-        Their checked provenance differs, and `stamped` is false; with it the answers carry the stamp.
+    Raises `LedgerError` for a damaged part; `SchemaError` for sessions of different baselines, or of a metric in two
+    units; `NotComparable` for checked provenance that differs, unless `stamped`: then the answers carry the stamp.
     """
     name = f"{group.study}/{group.site}"
     log.info("%s: %d sessions", name, len(group.parts))

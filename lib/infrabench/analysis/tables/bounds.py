@@ -83,12 +83,7 @@ def state_bounds(rows: Sequence[Any]) -> str:
     'costs 2.1 to 8.4 % (users=2000); costs at most 5.1 %, gains at most 1.2 % (users=1000)'
     """
     kinds: dict[str, list[Any]] = {
-        "costs": [],
-        "gains": [],
-        EQUIVALENT: [],
-        "open": [],
-        NO_INTERVAL: [],
-        NOT_COMPARABLE: [],
+        kind: [] for kind in ("costs", "gains", EQUIVALENT, "open", NO_INTERVAL, NOT_COMPARABLE)
     }
     for row in rows:
         kinds[_kind(row)].append(row)

@@ -1,4 +1,4 @@
-"""Thousands of cells in seconds, and simulated sessions that stop where looks do."""
+"""Thousands of cells in seconds."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import pandas as pd
 import pytest
 
 from infrabench.stats import contrasts, diagnostics, estimates
-from infrabench.stats.stopping import stopping_n
 from infrabench_selfcheck.validation.generators import campaigns_table
-from tests.unit.stats.test_stopping import look_at
 
 
 @pytest.mark.parametrize(
@@ -34,14 +32,3 @@ def test_many_cells_take_seconds(ask: Callable[[pd.DataFrame], Any], rows: int, 
     begin = time.perf_counter()
     assert len(ask(table)) == rows
     assert time.perf_counter() - begin < seconds
-
-
-def test_simulated_sessions_stop_where_looks_stop() -> None:
-    rng = np.random.default_rng(43)
-    x = 100 + rng.normal(0, rng.uniform(4, 9, (12, 2, 1)), (12, 2, 100))
-    x[:3, 0] += 60 * (rng.random((3, 100)) < 0.2)
-    found = stopping_n(x)
-    for session in range(12):
-        looks = {n: look_at({"a": x[session, 0, :n], "b": x[session, 1, :n]}).stop for n in range(30, 101, 5)}
-        assert found.n[session] == next((n for n, stop in looks.items() if stop), 100)
-    assert len(set(found.n.tolist())) > 2

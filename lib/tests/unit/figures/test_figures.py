@@ -18,22 +18,9 @@ import pytest
 from matplotlib.colors import same_color
 from matplotlib.figure import Figure
 
-from infrabench.analysis.figures import (
-    COLUMN_MM,
-    PAGE_MM,
-    Drawn,
-    View,
-    caption,
-    forest,
-    grouped,
-    order,
-    points,
-    save,
-    scaling,
-    theme,
-)
+from infrabench.analysis.figures import Drawn, View, caption, forest, grouped, order, points, save, scaling, theme
 from infrabench.analysis.figures.axes import level_axis, ratio_axis
-from infrabench.analysis.figures.theme import MARKERS
+from infrabench.analysis.figures.theme import COLUMN_MM, MARKERS, PAGE_MM
 from infrabench.analysis.tables import ruled_out_label
 from infrabench.analysis.tidy import tidy
 from infrabench.core import SchemaError

@@ -1,4 +1,4 @@
-"""Figures of the trials of one case: every value at its place, every flag and loss said, nothing clipped."""
+"""Figures of single trials: every value at its place, every flag and loss said, outlines, courses, nothing clipped."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.collections import PolyCollection
 from scipy import stats
 
+from infrabench.analysis import figures
 from infrabench.analysis.figures import COLUMN_MM, PAGE_MM, Drawn, View, blocks, ecdf, lag, modes, order, qq
 from infrabench.analysis.figures.theme import MARKERS
 from infrabench.core import SchemaError
 from infrabench.stats import diagnostics, estimates
 from tests.support.analysis_fixtures import lose, table_of
-from tests.support.look_at import check_paper, marked, smallest_axes_mm, texts
+from tests.support.look_at import check_paper, make_view, marked, smallest_axes_mm, texts
 
 Values = dict[str, list[float | None]]
 NAMES = ("native", "docker", "lxc", "lxd", "podman", "kata", "gvisor", "crio")
@@ -227,3 +229,122 @@ def test_extreme_values_are_drawn_whole_and_worded(name: str, width_mm: float) -
 def test_a_case_without_a_value_is_refused_by_name(draw: Callable[[View], Drawn]) -> None:
     with pytest.raises(SchemaError, match="no ok trial of sysbench-cpu, default, events_per_s"):
         draw(view_of(table_of({"native": [None, None], "docker": [None]})))
+
+
+# --------------------------------------------------------- densities behind the means of many trials with unlike shapes
+
+
+RNG = np.random.default_rng(5)
+ROUND = RNG.normal(100, 2, 40)
+MODES = np.where(np.arange(40) % 4 == 0, 60.0, 100.0) + RNG.normal(0, 1, 40)
+SKEWED = 100 + RNG.exponential(20, 40)
+
+
+def drawn(values: dict[str, np.ndarray], *, flags: bool = True, **how: float) -> tuple[list[np.ndarray], str]:
+    """Return the corners of every outline, and the caption."""
+    table = table_of({name: list(each) for name, each in values.items()})
+    found = diagnostics(table) if flags else diagnostics(table).head(0)
+    view = make_view("sysbench-cpu", "events_per_s", table=table, estimates=estimates(table), diagnostics=found, **how)
+    figure, caption = figures.points(view)
+    bodies = [each for each in figure.axes[0].collections if isinstance(each, PolyCollection)]
+    return [each.get_paths()[0].vertices for each in bodies if len(each.get_paths()[0].vertices) > 100], caption
+
+
+@pytest.mark.parametrize(
+    ("values", "count"),
+    [
+        ({"a": ROUND, "b": MODES}, 2),  # two modes
+        ({"a": ROUND, "b": SKEWED}, 2),  # another shape
+        ({"a": ROUND, "b": 1.5 * ROUND}, 0),  # another place alone
+        ({"a": ROUND[:29], "b": MODES[:29]}, 0),  # too few
+        ({"a": ROUND, "b": MODES, "c": np.full(40, 7.0)}, 2),  # one without a shape
+        ({"a": MODES}, 1),
+        ({f"s{i}": MODES + i for i in range(14)}, 0),  # no room
+    ],
+)
+def test_outlines_stand_where_shapes_differ(values: dict[str, np.ndarray], count: int) -> None:
+    outlines, caption = drawn(values)
+    assert len(outlines) == count
+    assert ("Outlined behind the means" in caption) == (count > 0)
+
+
+def test_an_outline_ends_at_the_values_and_is_widest_at_the_larger_mode() -> None:
+    outlines, _ = drawn({"a": ROUND, "b": MODES})
+    body = outlines[1]
+    assert (body[:, 1].min(), body[:, 1].max()) == pytest.approx((MODES.min(), MODES.max()))
+    assert body[body[:, 0].argmax(), 1] == pytest.approx(100, abs=4)
+    assert np.ptp(body[:, 0]) == pytest.approx(0.44, abs=0.01)
+
+
+def test_without_diagnostics_the_values_alone_decide() -> None:
+    assert len(drawn({"a": MODES, "b": MODES + 1e-3}, flags=False)[0]) == 0
+    assert len(drawn({"a": ROUND, "b": SKEWED}, flags=False)[0]) == 2
+
+
+# --------------------------------------------------------------------------------------- what happened in single trials
+
+
+SYSTEMS = ["zfs (user space)", "ceph"]
+HOW = {"workload": "rebuild", "zero": "replaced", "origin": "the disk was replaced", "shown": ("lost", "clean")}
+
+
+def courses(trials: int = 3, scenarios: tuple[str, ...] = ("2 GB", "4 GB"), systems: list[str] = SYSTEMS) -> tuple:
+    samples, events = [], []
+    for scenario in scenarios:
+        for system in systems:
+            for trial in range(trials):
+                key = {"system": system, "scenario": scenario, "trial": f"{scenario}-{system}-{trial}"}
+                for at in np.arange(-3, 20, 0.5):
+                    slow = 1e-3 if at < 0 else 0.05 * (1 + trial)
+                    still = at == -1
+                    row = {**key, "at_s": at}
+                    rate, latency = (0.0, np.nan) if still else (200.0, slow)
+                    samples.append({**row, "series": "foreground_iops", "value": rate, "unit": "1/s"})
+                    samples.append({**row, "series": "foreground_latency_s", "value": latency, "unit": "s"})
+                events += [{**key, "event": name, "at_s": at} for name, at in
+                           (("lost", -1.5), ("replaced", 0.0), ("clean", 15.0 + trial))]  # fmt: skip
+    return pd.DataFrame(samples), pd.DataFrame(events)
+
+
+@pytest.mark.parametrize("scenarios", [("2 GB",), ("2 GB", "4 GB"), ("2 GB", "4 GB", "20 GB", "40 GB")])
+def test_a_line_for_each_trial_in_a_panel_for_each_scenario_and_series(scenarios: tuple[str, ...]) -> None:
+    samples, events = courses(scenarios=scenarios)
+    figure = check_paper(figures.timeline(samples, events, systems=SYSTEMS, **HOW).figure, PAGE_MM, axes_mm=14)
+    panels = figure.axes
+    assert len(panels) == 2 * len(scenarios)
+    for axes in panels:
+        assert sum(len(line.get_xdata()) > 10 for line in axes.lines) == 6
+    lines = [line for line in panels[-1].lines if len(line.get_xdata()) > 10]
+    assert all(np.isnan(line.get_ydata()).sum() == 1 for line in lines)  # broken there
+    assert panels[-1].get_yscale() == "log"
+    assert panels[0].get_ylim()[0] == 0
+    told = texts(figure)
+    assert told.count("seconds after the disk was replaced") == 1
+    assert all(name in told for name in (*scenarios, *SYSTEMS, "lost", "clean"))
+
+
+def test_what_happened_is_marked_for_each_trial_and_told() -> None:
+    first = figures.timeline(*courses(scenarios=("2 GB",)), systems=SYSTEMS, **HOW).figure.axes[0]
+    assert sorted(marked(first, "x")[:, 0]) == sorted([15.0, 16.0, 17.0] * 2)
+    assert sorted(marked(first, "|")[:, 0]) == [-1.5] * 6
+    told = figures.timeline(*courses(), systems=SYSTEMS, **HOW).caption
+    assert "One line for each trial and none for their mean, 3 for each system and scenario" in told
+    assert "4 GB, ceph: lost at -1.5 s, clean at 15 to 17 s." in told
+
+
+def test_a_system_without_a_trial_keeps_the_others_colours() -> None:
+    both = figures.timeline(*courses(scenarios=("2 GB",)), systems=SYSTEMS, **HOW).figure
+    alone = figures.timeline(
+        *courses(scenarios=("2 GB",), systems=["ceph"]), systems=SYSTEMS, **HOW, width_mm=COLUMN_MM
+    ).figure
+    last = [[line.get_color() for line in figure.axes[0].lines if len(line.get_xdata()) > 10][-1] for figure in
+            (both, alone)]  # fmt: skip
+    assert last[0] == last[1]
+    assert "zfs" not in texts(alone)
+    check_paper(alone, COLUMN_MM)
+
+
+def test_there_has_to_be_something_to_draw() -> None:
+    samples, events = courses()
+    with pytest.raises(SchemaError, match="no trial of this session has a course"):
+        figures.timeline(samples.iloc[:0], events.iloc[:0], systems=SYSTEMS, **HOW)

@@ -1,21 +1,31 @@
-"""From the sessions of many nights to changes, what explains them, and an exit status for a pipeline."""
+"""From the sessions of many nights to changes, what explains them, a figure, and a pipeline's exit status.
+
+Also the pipelines of docs/history.md: their commands parse, and what makes them red does so on made-up nights.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from infrabench import cli
-from infrabench.analysis import history, tables
+from infrabench.analysis import figures, history, tables
+from infrabench.analysis.figures import COLUMN_MM
 from infrabench.analysis.history import Break, History, describe_history, read_history, unexplained
 from infrabench.analysis.session_data import Session
 from infrabench.core import DesignError
 from tests.support.analysis_fixtures import lose, table_of
+from tests.support.command_lines import check_words
 from tests.support.history_sessions import write_nights
+from tests.support.look_at import check_paper
+from tests.support.places import ROOT
 
 NIGHTS, AT = 14, 9
 PLANTED = f"nightly-2026-01-{5 + AT:02d}"
@@ -209,3 +219,67 @@ def test_a_session_that_lost_a_trial_is_no_point_of_the_series_and_says_so(view:
     assert points[["estimate", "error"]].notna().all(axis=1).to_dict() == {0: True, 1: False}
     assert points["reason"][0] == ""
     assert ("1 of 12 timed out" if view == "ratio" else "lost trials") in points["reason"][1]
+
+
+# ------------------------------------------------------------------------------------- the pipelines of docs/history.md
+
+
+def pipelines() -> dict[str, list[str]]:
+    """Return the steps of each pipeline of the guide."""
+    text = (ROOT / "docs/history.md").read_text()
+    github, gitlab = map(yaml.safe_load, re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    steps = [step["run"] for step in github["jobs"]["containers"]["steps"] if "run" in step]
+    return {"GitHub": steps, "GitLab": gitlab["containers"]["script"]}
+
+
+@pytest.mark.parametrize("name", ["GitHub", "GitLab"])
+def test_each_step_is_a_command_that_there_is(name: str) -> None:
+    made, measured, asked = pipelines()[name]
+    assert made == "make env"
+    date = {"$(date +%F)": "2026-01-05", "$(date +%Y%m%d)": "20260105"}
+    for text, value in date.items():
+        assert text in measured
+        measured = measured.replace(text, value)
+    for line in (measured, asked):
+        program, *words = shlex.split(line)
+        assert program == ".venv/bin/infrabench"
+        check_words(words)
+    assert "--fail-on" in asked
+
+
+@pytest.mark.parametrize("name", ["GitHub", "GitLab"])
+def test_the_last_step_is_red_from_the_planted_change_on(
+    name: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("INFRABENCH_HOME", str(home))
+    *_, asked = pipelines()[name]
+    words = [*shlex.split(asked)[1:], "--metric", "requests_per_s", "--out", str(tmp_path)]
+    assert cli.main(words) == 1
+    shown = capsys.readouterr()
+    assert re.findall(r"(\w+) is worse since (\S+):", shown.err) == [("docker", PLANTED)]
+    assert shown.out.count("| none |") == 1
+
+
+def test_neither_pipeline_names_a_host() -> None:
+    text = (ROOT / "docs/history.md").read_text()
+    assert not re.search(r"https?://|\b[\w-]+\.(?:io|com|org|dev|net)\b", text)
+
+
+def test_the_figure_of_the_nights_shows_the_change_and_the_break(nights: list[Path]) -> None:
+    found = read_history(nights, metrics=["requests_per_s"])
+    drawn, caption = figures.history(found, "web", "requests_per_s", "users=1000")
+    docker, lxc = check_paper(drawn).axes
+    check_paper(figures.history(found, "web", "requests_per_s", "users=1000", width_mm=COLUMN_MM).figure)
+    assert [axes.get_ylabel() for axes in drawn.axes] == ["docker", "lxc"]
+    sizes = {
+        axes.get_ylabel(): [each.get_text() for each in axes.texts if " % [" in each.get_text()]
+        for axes in (docker, lxc)
+    }
+    assert len(sizes["docker"]) == 1
+    assert sizes["docker"][0].startswith("−")
+    assert sizes["lxc"] == []
+    assert "docker 26.1.5 → 28.0.1" in [each.get_text() for each in docker.texts]
+    assert "unexplained" in caption
+    assert PLANTED in caption
+    ends = [axes.get_ylim() for axes in (docker, lxc)]
+    assert ends[0][1] / ends[0][0] == pytest.approx(ends[1][1] / ends[1][0])

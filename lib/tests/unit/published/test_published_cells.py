@@ -1,20 +1,27 @@
-"""The printed cells of the paper on container runtimes beside a made-up session: values, ratios, grades."""
+"""What notebooks show of a session beside the papers: printed values, ratios, metrics, classes, score, and reasons."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import infrabench as ib
 from infrabench import registry
 from infrabench.analysis import results as analysis
-from infrabench.analysis.published.printed_numbers import numbers
+from infrabench.analysis.published import derived_metrics
+from infrabench.analysis.published.comparison import targets
+from infrabench.analysis.published.printed_numbers import NO_RESULTS, numbers, published, read_toml
+from infrabench.analysis.published.statements import statements
 from infrabench.analysis.tables import notation
-from infrabench.notebook import published_cells, quality_classes
-from infrabench.notebook.published_cells import read_cells
-from tests.support import storage_fixtures
-from tests.support.analysis_fixtures import lose, results_in
+from infrabench.core import SchemaError
+from infrabench.notebook import published_cells, published_coverage, quality_classes
+from infrabench.notebook.published_cells import compare_published, read_cells
+from infrabench.notebook.published_coverage import LEAD, SCORE, find_first, find_reasons
+from tests.support import analysis_fixtures, storage_fixtures
+from tests.support.analysis_fixtures import SYSTEMS, lose, results_in
 from tests.support.analysis_fixtures import table_rows as rows
 from tests.support.runtimes_fixtures import NO_KATA, write_session
 
@@ -32,6 +39,17 @@ def forty(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
 def quick(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
     """Kata is not installed, and 40 pods are not asked for."""
     return results_in(tmp_path_factory.mktemp("quick"), write_session)
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
+    return results_in(tmp_path_factory.mktemp("stores"), storage_fixtures.write_session)
+
+
+@pytest.fixture(scope="module")
+def containers(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
+    how = {"blocks": 6, "systems": SYSTEMS, "not_run": {}, "faults": False}
+    return results_in(tmp_path_factory.mktemp("containers"), analysis_fixtures.write_session, **how)
 
 
 @pytest.mark.parametrize("name", ["containers", "runtimes", "storage"])
@@ -149,11 +167,6 @@ def test_the_grades_are_those_of_every_value_and_say_nothing(forty: analysis.Res
     assert "Ours" not in quality_classes.worth(bare).text
 
 
-@pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
-    return results_in(tmp_path_factory.mktemp("stores"), storage_fixtures.write_session)
-
-
 def test_every_printed_result_of_the_storage_paper_has_its_place() -> None:
     rows = [row for row in numbers().rows.values() if row.id.startswith("C.") and row.platform in ("ceph", "zfs")]
     means = {row.id for row in rows if row.statistic in ("mean", "not stated")}
@@ -177,3 +190,123 @@ def test_a_printed_value_stands_beside_every_mode_and_metric_of_ours_that_may_be
     assert rebuild["note"].startswith("not part of this session (profile quick); recovery settings are not stated (C9)")
     # an engine in user space is compared by direction
     assert "ours is zfs (user space): by direction alone" in analysis.table(stores, "published").text
+
+
+def test_every_published_ratio_is_shown_with_its_word_and_the_figure_is_written(containers: analysis.Results) -> None:
+    rows = compare_published(containers)
+    shown = ib.published(containers)
+    assert f"{len(rows)} comparisons with published ratios: agrees in size " in shown.text
+    assert set(rows.loc[rows["n_pairs"] == 0, "metric"]) == {"average_B_per_s", "transfer_B_per_s"}
+    assert f"{(rows['n_pairs'] == 0).sum()} of them because nothing was measured" in shown.text
+    assert (containers.folder / "figures/containers/published.pdf").is_file()
+    assert (containers.folder / "tables/containers/published.csv").is_file()
+    assert shown.html.count("<details>") == 5
+
+
+def test_a_ratio_that_was_not_measured_says_why(tmp_path: Path) -> None:
+    how = {"blocks": 4, "not_run": {"lxd": "the LXD daemon did not answer"}, "faults": False}
+    rows = compare_published(results_in(tmp_path, analysis_fixtures.write_session, **how))
+    gone = rows[rows["system"] == "lxd"]
+    assert len(gone)
+    assert set(gone["reason"]) == {"not measured: the LXD daemon did not answer"}
+    rate = rows[(rows["system"] == "docker") & (rows["metric"] == "transfer_B_per_s")].iloc[0]
+    assert rate["reason"] == "not measured: not part of this session (profile quick)"
+
+
+def test_ratios_of_two_cells_are_those_of_the_study_alone(
+    quick: analysis.Results, stores: analysis.Results, containers: analysis.Results
+) -> None:
+    rows = compare_published(quick)
+    assert rows["printed"].notna().all()
+    assert rows["reason"].str.contains(NO_KATA, regex=False).any()
+    assert compare_published(containers)["printed"].isna().all()
+    assert "kata, 40 containers / containerd, 10 containers" in ib.published(quick).text
+    rows = compare_published(stores)
+    assert set(rows.loc[rows["printed"].isna(), "system"]) == {"ceph"}
+    assert set(rows["printed"].dropna()) == {f"{each}, 40 GB used / {each}, 20 GB used" for each in ("ceph", "zfs")}
+
+
+def test_the_papers_metrics_have_a_verdict_or_a_reason(containers: analysis.Results) -> None:
+    shown = ib.published_metrics(containers).text
+    assert "memory: not measured: not part of this session (profile quick)." in shown  # two of its four kernels
+    assert "the web server's time per request, users=1000, docker: " in shown
+    assert "web, time per request below 3 s: kept in 32 of 32 cells" in shown
+    assert "ftp, below 1 s: not measured" in shown
+
+
+def test_a_session_without_all_rows_says_which_row_of_the_score_it_lacks(containers: analysis.Results) -> None:
+    assert ib.published_score(containers).text == (
+        "The composite score is not measured: stream has no value of average_B_per_s."
+    )
+
+
+def test_the_bounds_are_those_of_tables_1_and_2_in_si_units() -> None:
+    throughput = {each.name: (each.low, each.high) for each in quality_classes.classes("throughput")}
+    assert throughput == {"very good": (76e3, 100e3), "good": (51e3, 75e3), "poor": (26e3, 50e3)}
+    latency = [(each.name, each.low, each.high) for each in quality_classes.classes("latency")]
+    assert [name for name, *_ in latency] == ["very good", "good", "poor"]
+    assert latency[0][1] == 0
+    assert [high for *_, high in latency] == pytest.approx([0.150, 0.300, 0.450])
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "name"),
+    [
+        (76e3, "throughput", "very good"), (100e3, "throughput", "very good"), (60e3, "throughput", "good"),
+        (26e3, "throughput", "poor"), (75.5e3, "throughput", "between two classes"),
+        (25e3, "throughput", "beyond the last class"), (100.1e3, "throughput", "above the scale"),
+        (1e-5, "latency", "very good"), (0.2, "latency", "good"), (0.449, "latency", "poor"),
+        (0.451, "latency", "beyond the last class"),
+    ],
+)  # fmt: skip
+def test_a_value_gets_the_class_that_the_tables_give_it(value: float, kind: quality_classes.Kind, name: str) -> None:
+    graded = quality_classes.grade(value, kind)
+    assert graded.name == name
+    assert graded.times == pytest.approx(value / (100e3 if kind == "throughput" else 0.150))
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
+def test_what_is_no_throughput_has_no_class(value: float) -> None:
+    with pytest.raises(SchemaError, match="has no class"):
+        quality_classes.grade(value, "throughput")
+
+
+RESULTS = [row.id for row in published().itertuples() if row.statistic not in NO_RESULTS]
+HAVE = (
+    {each for of in targets() for target in of.values() for each in target.ids}
+    | {cell.row.id for study in ("containers", "runtimes", "storage") for cell in read_cells(study)[0]}
+    | {bound.printed for bound in derived_metrics.bounds()}
+    | {number for each in statements() for number in each.printed}
+    | {LEAD}
+    | {SCORE.format(engine) for engine in ("docker", "lxc", "lxd")}
+)
+
+
+def test_every_result_has_a_counterpart_repeats_one_or_has_a_reason() -> None:
+    nowhere = [each for each in RESULTS if find_first(each) not in HAVE and not find_reasons(each)]
+    assert not nowhere
+
+
+def test_no_result_has_both_a_counterpart_and_a_reason_for_none() -> None:
+    assert not [each for each in RESULTS if find_first(each) in HAVE and find_reasons(each)]
+
+
+def test_every_entry_is_of_a_printed_result_and_leads_to_one() -> None:
+    data, known = read_toml("coverage.toml"), numbers().rows
+    patterns = [*data["same"], *(pattern for each in data["reason"] for pattern in each["printed"])]
+    used = {pattern for pattern in patterns if any(published_coverage._pattern(pattern).fullmatch(i) for i in RESULTS)}
+    assert set(patterns) == used
+    assert {find_first(each) for each in RESULTS} <= known.keys()
+
+
+@pytest.mark.parametrize(
+    ("number", "first"),
+    [
+        ("A.overall.sum.lxc.003", "A.overall.percent.lxc.000"),
+        ("A.web.overhead.high.lxd.003", "A.web.rate-decrease.high.lxd.000"),
+        ("A.overall.percent.lxd.000.sec-3.4.3", "A.overall.percent.lxd.000"),
+        ("C.copy.read.rate.ceph.002", "C.copy.read.rate.ceph.002"),
+    ],
+)
+def test_a_number_that_is_printed_again_leads_to_the_first(number: str, first: str) -> None:
+    assert find_first(number) == first

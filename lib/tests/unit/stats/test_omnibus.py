@@ -1,19 +1,23 @@
-"""Several systems, scenarios and levels: scipy, pingouin, published examples, and the tables of a session."""
+"""Several systems, scenarios and levels, and several tests: other implementations, published examples, tables."""
 
 from __future__ import annotations
 
 import warnings
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pingouin
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 from infrabench.analysis.tidy import tidy
-from infrabench.stats import interactions, omnibus, trends
-from infrabench.stats.multiplicity import holm
+from infrabench.stats import interactions, omnibus, tiers, trends
+from infrabench.stats.multiplicity import TYPES, benjamini_hochberg, by_family, compact_letters, holm
 from infrabench.stats.omnibus import (
     INTERACTIONS,
     OMNIBUS,
@@ -25,7 +29,7 @@ from infrabench.stats.omnibus import (
     page,
     worst_friedman,
 )
-from tests.support.analysis_fixtures import DATA_A, PRIMARY, table_of, write_session
+from tests.support.analysis_fixtures import DATA_A, PRIMARY, lose, table_of, write_session
 
 X = np.array([DATA_A[name] for name in ("native", "docker", "lxc", "lxd")])
 
@@ -168,24 +172,17 @@ def test_a_ratio_that_changes_with_the_level_is_found_and_one_that_does_not_is_n
     assert found.loc["crossing", "p"] == pytest.approx(expected.p)
 
 
-def test_only_blocks_complete_at_every_level_count() -> None:
-    rng = np.random.default_rng(4)
-    native, other = 100 * np.exp(rng.normal(0, 0.01, (2, 3, 10)))
-    keep = [i for i in range(10) if i not in (4, 7)]
-    expected = interaction(np.log(np.stack([other, native])[..., keep]))
-    other[1, 4], native[2, 7] = np.nan, np.nan
-    row = interactions(levels_table(native=native, other=other), "native").iloc[0]
-    assert row["n"] == 8
-    assert row["p"] == pytest.approx(expected.p)
-
-
-def test_deployments_are_the_unit_of_an_interaction() -> None:
-    rng = np.random.default_rng(6)
-    native, other = 100 * np.exp(rng.normal(0, 0.01, (2, 3, 12)))
+def test_an_interaction_is_of_the_blocks_complete_at_every_level_or_of_deployments() -> None:
+    native, other = 100 * np.exp(np.random.default_rng(4).normal(0, 0.01, (2, 3, 12)))
+    both = np.log(np.stack([other, native]))
     row = interactions(levels_table(3, native=native, other=other), "native").iloc[0]
     assert (row["n"], row["pair_unit"]) == (4, "deployments")
-    means = np.stack([other, native]).reshape(2, 3, 4, 3).mean(axis=-1)
+    means = np.exp(both).reshape(2, 3, 4, 3).mean(axis=-1)
     assert row["p"] == pytest.approx(interaction(np.log(means)).p)
+    other[1, 4], native[2, 7] = np.nan, np.nan
+    row = interactions(levels_table(native=native, other=other), "native").iloc[0]
+    assert row["n"] == 10
+    assert row["p"] == pytest.approx(interaction(np.delete(both, (4, 7), axis=-1)).p)
 
 
 @pytest.mark.parametrize("cases", [1, 2])
@@ -193,19 +190,15 @@ def test_one_level_or_values_that_are_not_positive_say_nothing(cases: int) -> No
     native, docker = np.array([[5.0, 6, 4, 5, 6, 5]] * cases), np.array([[2.0, 1, 2, 3, 1, 2]] * cases)
     docker[:, 0] = 2.0 if cases == 1 else 0.0
     row = interactions(levels_table(native=native, docker=docker), "native").iloc[0]
-    assert np.isnan(row["p"])
-    assert np.isnan(row["p_adjusted"])
+    assert np.isnan([row["p"], row["p_adjusted"]]).all()
 
 
-def test_no_baseline_no_rows() -> None:
-    assert interactions(table_of({"docker": [1.0, 2], "lxc": [2.0, 3]}), "native").empty
-
-
-def test_a_system_that_never_ran_has_no_interaction() -> None:
+def test_a_system_that_never_ran_has_no_interaction_and_without_a_baseline_there_is_no_row() -> None:
     native, docker = np.array([[1.0, 2.0, 1.5]] * 2), np.full((2, 3), np.nan)
     found = interactions(levels_table(native=native, docker=docker), "native")
     assert list(found["n"]) == [0]
     assert found["p"].isna().all()
+    assert interactions(table_of({"docker": [1.0, 2], "lxc": [2.0, 3]}), "native").empty
 
 
 RNG = np.random.default_rng(65)
@@ -238,21 +231,18 @@ def test_slope_is_that_of_a_regression_in_each_block() -> None:
     assert found.interval[:2] == pytest.approx(tuple(known.confidence_interval()), rel=1e-9)
 
 
-def test_too_little_says_nothing_and_does_not_warn() -> None:
+def test_page_and_slope_need_levels_that_differ_and_values_that_have_a_logarithm() -> None:
+    at = np.array([1.0, 2, 3])
+    x = np.array([[1.0, 2, 3], [2.0, 3, 4], [3.0, 5, 4]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for shape in ((0, 5), (2, 5), (3, 1), (3, 0), (7, 0, 4)):
-            found = page(np.ones(shape))
-            assert np.isnan(found.p).all()
-            assert np.shape(found.p) == shape[:-2]
-        at = np.array([1.0, 2, 3])
-        x = np.array([[1.0, 2, 3], [2.0, 3, 4], [3.0, 5, 4]])
-        for bad, where in ((x, np.ones(3)), (x - 1, at), (x[:, :1], at), (x[:, :0], at), (np.full((3, 4), 0.1), at)):
+        assert np.isnan(page(np.ones((2, 5))).p)
+        # the last one: every block has the same slope
+        for bad, where in ((x, np.ones(3)), (x - 1, at), (x[:, :1], at), (2.0 ** np.tile(at[:, None], 5), at)):
             assert np.isnan(log_slope(bad, where).p)
             assert np.isnan(log_slope(bad, where).interval.low)
         assert log_slope(x[:, :1], at).estimate == pytest.approx(np.log(3) / 2)
         assert log_slope(np.full((3, 4), 0.1), at).estimate == pytest.approx(0, abs=1e-12)
-        assert np.isnan(log_slope(2.0 ** np.tile(at[:, None], 5), at).p)  # every block has the same slope
 
 
 def sweep(power: dict[str, float], n: int = 8, levels: tuple[float, ...] = (8, 1, 2, 4), **how: int) -> pd.DataFrame:
@@ -264,13 +254,6 @@ def sweep(power: dict[str, float], n: int = 8, levels: tuple[float, ...] = (8, 1
         values = {name: list(100 * level**each * noise[name]) for name, each in power.items()}
         parts.append(table_of(values, scenario=f"threads={level:g}", **how).assign(factor="threads", level=level))
     return pd.concat(parts, ignore_index=True)
-
-
-def failed(table: pd.DataFrame, which: object) -> pd.DataFrame:
-    table = table.copy()
-    table.loc[which, ["metric", "unit", "better", "value"]] = None, None, None, np.nan
-    table.loc[which, "state"] = "failed"
-    return table
 
 
 def test_trends_of_a_table() -> None:
@@ -297,15 +280,16 @@ def test_trends_of_a_table() -> None:
 
 def test_trends_take_complete_blocks_and_deployments() -> None:
     table = sweep({"native": 1.0})
-    assert trends(failed(table, 3))["n"].tolist() == [7]
+    lose(table, table.index == 3, "failed")
+    assert trends(table)["n"].tolist() == [7]
     several = trends(sweep({"native": 1.0}, blocks_per_deployment=2)).iloc[0]
     assert (several["n"], several["pair_unit"]) == (4, "deployments")
 
 
 def test_a_system_that_ran_some_levels_and_levels_that_are_none() -> None:
     table = sweep({"native": 1.0, "docker": 1.0})
-    gone = (table["system"] == "docker") & (table["level"] > 2)
-    found = trends(failed(table, gone)).set_index("system")
+    lose(table, (table["system"] == "docker") & (table["level"] > 2), "failed")
+    found = trends(table).set_index("system")
     assert found["levels"].to_dict() == {"docker": 2, "native": 4}
     assert np.isnan(found.loc["docker", "page_p"])  # two levels are a contrast, not a trend
     assert found.loc["docker", "p"] < 0.01
@@ -314,3 +298,89 @@ def test_a_system_that_ran_some_levels_and_levels_that_are_none() -> None:
     assert np.isfinite(zero["page_p"])
     for none in (table_of({"native": [1.0, 2]}), sweep({"native": 1.0}, levels=(4,)), table_of({"native": [None]})):
         assert trends(none).empty
+
+
+# ----------------------------------------------------------------------------------------- adjusted p-values, and tiers
+
+
+@settings(max_examples=25)
+@given(st.lists(st.sampled_from([0.0, 0.001, 0.01, 0.02, 0.04, 0.3, 0.5, 1.0]), min_size=1, max_size=9))
+def test_as_statsmodels_and_scipy(p: list[float]) -> None:
+    assert holm(p) == pytest.approx(multipletests(p, method="holm")[1])
+    assert benjamini_hochberg(p) == pytest.approx(stats.false_discovery_control(p))
+
+
+@pytest.mark.parametrize("adjust", [holm, benjamini_hochberg])
+def test_an_unknown_p_is_no_test(adjust) -> None:
+    found = adjust([[0.04, np.nan, 0.01, 0.03], [np.nan] * 4])
+    assert np.isnan(found[0, 1])
+    assert found[0, [0, 2, 3]] == pytest.approx(adjust([0.04, 0.01, 0.03]))
+    assert np.isnan(found[1]).all()
+    assert adjust(np.empty(0)).shape == (0,)
+
+
+def test_families_do_not_see_each_other() -> None:
+    p = np.array([0.01, 0.02, 0.03, np.nan, 0.04])
+    found = by_family(p, ["b", "a", "b", "a", "b"], holm)
+    assert found[[0, 2, 4]] == pytest.approx(holm([0.01, 0.03, 0.04]))
+    assert found[1] == 0.02
+    assert np.isnan(found[3])
+    assert by_family([], [], holm).shape == (0,)
+
+
+PAIRS = st.sets(st.sampled_from(list(combinations(range(5), 2))))
+
+
+@settings(max_examples=200)
+@given(PAIRS)
+def test_systems_share_a_letter_exactly_when_they_are_not_separated(separated: set[tuple[int, int]]) -> None:
+    letters = compact_letters(5, frozenset(separated))
+    for a, b in combinations(range(5), 2):
+        assert bool(set(letters[a]) & set(letters[b])) == ((a, b) not in separated)
+    assert all(letters)
+    assert "a" in letters[0]  # the best system is in the first tier
+    members = {x: {i for i in range(5) if x in letters[i]} for x in set("".join(letters))}
+    assert not any(one < other for one in members.values() for other in members.values())
+
+
+def test_reference_data() -> None:
+    """Of the six pairs only lxc and lxd are separated: its exact signed-rank p of 1/512 points the same way."""
+    found = tiers(table_of(DATA_A)).set_index("system")
+    names = list(DATA_A)
+    p = holm([stats.ttest_rel(np.log(DATA_A[a]), np.log(DATA_A[b])).pvalue for a, b in combinations(names, 2)])
+    apart = {pair for pair, each in zip(combinations(names, 2), p, strict=True) if each < 0.05}
+    for a, b in combinations(names, 2):
+        shared = set(found.loc[a, "letters"]) & set(found.loc[b, "letters"])
+        assert bool(shared) == ((a, b) not in apart)
+    assert apart == {("lxc", "lxd")}
+    assert found.loc["lxd", "letters"] == "a"
+    assert found.loc["lxc", "letters"] == "b"
+    assert found.loc["native", "letters"] == "ab"
+    assert tuple(tiers(table_of(DATA_A)).columns) == tuple(TYPES)
+
+
+@pytest.mark.parametrize(("better", "best"), [("higher", "fast"), ("lower", "slow")])
+def test_letter_a_is_the_best_tier(better: str, best: str) -> None:
+    base = 100 * np.exp(np.random.default_rng(1).normal(0, 0.01, 12))
+    noise = np.exp(np.random.default_rng(2).normal(0, 0.001, (2, 12)))
+    values = {"slow": list(base), "fast": list(1.2 * base * noise[0]), "same": list(base * noise[1])}
+    found = tiers(table_of(values, better=better)).set_index("system")["letters"]
+    assert "a" in found[best]
+    assert found["slow"] == found["same"] != found["fast"]
+
+
+def test_absent_systems_and_pairs_without_a_test() -> None:
+    found = tiers(table_of({"native": [4.0] * 6, "docker": [5.0] * 6, "lxc": [None] * 6})).set_index("system")
+    assert found.loc["native", "letters"] == found.loc["docker", "letters"] == "a"
+    assert found.loc["lxc", "letters"] == ""
+    assert np.isnan(found.loc["lxc", "mean"])
+    assert tiers(table_of({"native": [4.0, 5.0]}))["letters"].tolist() == ["a"]
+
+
+def test_the_best_tier_of_a_rate_of_fixed_work_is_that_of_the_least_mean_time() -> None:
+    rng = np.random.default_rng(3)
+    values = {"steady": list(40 * np.exp(rng.normal(0, 0.01, 20))), "bursts": [10.0, 100.0] * 10}
+    found = tiers(table_of(values, workload="ftp", metric="transfer_B_per_s", unit="B/s")).set_index("system")
+    assert found.loc["bursts", "mean"] == pytest.approx(stats.hmean(values["bursts"]))
+    assert np.mean(values["bursts"]) > np.mean(values["steady"])
+    assert found["letters"].to_dict() == {"steady": "a", "bursts": "b"}

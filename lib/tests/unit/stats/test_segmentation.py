@@ -26,9 +26,22 @@ def changes(*many: np.ndarray) -> list[list[int]]:
     return [[each.place for each in said.changes] for said in find_changes([(y, np.full(y.size, ERROR)) for y in many])]
 
 
-def test_a_planted_change_is_found_at_its_place_in_its_series_alone() -> None:
-    quiet = [series(20, seed) for seed in range(2, 7)]
-    assert changes(series(20, at_13=-0.05), *quiet) == [[13], [], [], [], [], []]
+QUIET = [series(20, seed) for seed in range(2, 7)]
+
+
+@pytest.mark.parametrize(
+    ("y", "places"),
+    [
+        (series(20, at_13=-0.05), [13]),
+        (series(40, at_20=-0.05, at_26=0.05), [20, 26]),  # a change that was taken back is two
+        (series(40, at_20=0.05, at_27=0.05), [20, 27]),
+        *((series(20) + 0.2 * (np.arange(20) == at), []) for at in (0, 7, 18, 19)),  # one session alone is none
+        (np.full(20, 0.1), []),
+        (np.repeat([0.0, 0.1], 10), [10]),
+    ],
+)
+def test_changes_are_found_at_their_places_in_their_series_alone(y: np.ndarray, places: list[int]) -> None:
+    assert changes(y, *QUIET) == [places, *([] for _ in QUIET)]
 
 
 def test_its_size_has_an_interval_and_the_segments_their_levels() -> None:
@@ -41,21 +54,6 @@ def test_its_size_has_an_interval_and_the_segments_their_levels() -> None:
     assert [each[:2] for each in said.segments] == [(0, 13), (13, 20)]
     assert said.segments[0][2] == pytest.approx(y[:13].mean())
     assert 0 < change.p < 0.001
-
-
-def test_a_change_that_was_taken_back_is_two_changes() -> None:
-    assert changes(series(40, at_20=-0.05, at_26=0.05)) == [[20, 26]]
-
-
-def test_three_levels_are_found_and_in_order() -> None:
-    assert changes(series(40, at_20=0.05, at_27=0.05)) == [[20, 27]]
-
-
-@pytest.mark.parametrize("at", [0, 7, 18, 19])
-def test_one_session_alone_is_no_change_wherever_it_is(at: int) -> None:
-    y = series(20)
-    y[at] += 0.2
-    assert changes(y) == [[]]
 
 
 def test_a_session_that_says_little_has_little_weight() -> None:
@@ -90,11 +88,6 @@ def test_hardly_any_session_is_no_error(n: int) -> None:
     assert said.changes == ()
     assert len(said.segments) == min(n, 1)
     assert n != 1 or np.isnan(said.segments[0][3])
-
-
-def test_what_never_varies_has_no_change_and_a_step_without_noise_is_one() -> None:
-    assert changes(np.full(20, 0.1)) == [[]]
-    assert changes(np.repeat([0.0, 0.1], 10)) == [[10]]
 
 
 def test_the_size_that_would_be_found_falls_with_the_number_of_sessions() -> None:

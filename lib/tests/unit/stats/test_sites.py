@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pandas as pd
@@ -186,18 +186,17 @@ def test_sites_that_measure_different_things_are_refused(name: str) -> None:
         sites.per_site(frames)
 
 
-def test_sites_whose_units_differ_say_so() -> None:
-    frames = several(a=(0.97, 1.0), b=(0.97, 1.0))
-    frames["c"] = site(trials(seed=9), deployment=np.repeat(np.arange(5), 4))
-    _, found = over(frames)
-    assert set(found["reason"]) == {f"{sites.UNITS}: blocks, deployments"}
-
-
-def test_a_tool_that_prints_coarsely_qualifies_what_is_said() -> None:
-    frames = several(**SAME)
-    frames["b"] = site(np.round(trials(sd=0.002), 0))
-    _, found = over(frames)
-    assert set(found["reason"]) == {f"{LIMITED} at b"}
+@pytest.mark.parametrize(
+    ("of_b", "reason"),
+    [
+        (lambda: site(trials(seed=9), deployment=np.repeat(np.arange(5), 4)), f"{sites.UNITS}: blocks, deployments"),
+        (lambda: site(np.round(trials(sd=0.002), 0)), f"{LIMITED} at b"),
+        (lambda: site(trials(seed=1)).assign(flags="dependent; outliers"), "dependent at b"),
+    ],
+)
+def test_what_has_to_be_known_of_a_site_qualifies_the_mean(of_b: Callable[[], pd.DataFrame], reason: str) -> None:
+    _, found = over(several(**SAME) | {"b": of_b()})
+    assert found["reason"].str.endswith(reason).all()
 
 
 def test_no_row_gives_tables_without_rows() -> None:
@@ -229,10 +228,3 @@ def test_more_sites_than_the_intervals_were_checked_for_are_said_to_be_so(count:
     _, every = over(frames)
     assert (every["reason"].str.contains(sites.UNCHECKED, regex=False) == said).all()
     assert every[["hartung_knapp_low", "hartung_knapp_high"]].notna().all(axis=None)
-
-
-def test_sites_whose_pairs_depend_on_one_another_are_named() -> None:
-    frames = several(**SAME)
-    frames["b"] = frames["b"].assign(flags="dependent; outliers")
-    _, every = over(frames)
-    assert every["reason"].str.endswith("dependent at b").all()

@@ -1,20 +1,25 @@
-"""Answers of yes or no: counted by system and scenario, never averaged; what became of files, in sentences."""
+"""The notebook of the storage study: counts of answers, the course of single trials, and another engine beside it."""
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from infrabench.analysis import results as analysis
+from infrabench.analysis.session_data import Session, open_session
 from infrabench.analysis.tables import Question, matrix_table
-from infrabench.analysis.tidy import missing
-from infrabench.core import DesignError
-from infrabench.notebook import count_matrices
+from infrabench.core import DesignError, ParseError
+from infrabench.ledger import records
+from infrabench.notebook import count_matrices, crosscheck, timelines
 from tests.support.analysis_fixtures import lose, results_in, table_of, table_rows
-from tests.support.storage_fixtures import NO_LOOP, write_session
+from tests.support.storage_fixtures import IOPS, NO_LOOP, write_session
+
+pytestmark = pytest.mark.usefixtures("sketches")
 
 ZFS = "zfs (user space)"
 
@@ -24,9 +29,18 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
     return results_in(tmp_path_factory.mktemp("quick"), write_session)
 
 
+def session_of(found: analysis.Results) -> Session:
+    return open_session(found.folder.parent / "s")
+
+
+@pytest.fixture(scope="module")
+def session(quick: analysis.Results) -> Session:
+    return session_of(quick)
+
+
 def reanalysed(found: analysis.Results, table: pd.DataFrame) -> analysis.Results:
     """Return the analysis of a session as if its trials had reported this."""
-    return analysis.results(found.data, table, missing(found.folder.parent / "s"), found.folder)
+    return analysis.results(found.data, table, session_of(found).missing, found.folder)
 
 
 def rows(shown: analysis.Shown) -> dict[tuple[str, str], dict[str, str]]:
@@ -165,3 +179,107 @@ def test_a_matrix_of_pooled_sessions_whose_trials_have_equal_ids_counts_them_all
         pooled, "sysbench-cpu", [Question("found", "was it found", "flag")], scenarios=["default"], systems=["native"]
     )
     assert list(made["native"]) == ["2 of 4", "2 of 2"]
+
+
+# ------------------------------------------------------------------------------------------ the course of single trials
+
+
+def test_every_valid_trial_has_its_course(session: Session) -> None:
+    samples, events = timelines.courses(session, "rebuild")
+    mine = session.table[session.table["workload"] == "rebuild"]
+    assert set(samples["trial"]) == set(events["trial"]) == set(mine["trial"])
+    assert set(samples["system"]) == {ZFS, "ceph"}
+    assert set(samples["series"]) == {"foreground_iops", "foreground_latency_s", "copied_B"}
+    took = mine[mine["metric"] == "rebuild_s"].set_index("trial")["value"]
+    clean = events[events["event"] == "clean"].set_index("trial")["at_s"]
+    assert (clean - took).abs().max() <= 0.5  # asked twice a second
+    assert (events[events["event"] == "replaced"]["at_s"] == 0).all()
+
+
+def test_a_stall_is_a_rate_of_nothing_and_no_latency(session: Session) -> None:
+    samples, events = timelines.courses(session, "rebuild")
+    ceph = samples[samples["system"] == "ceph"]
+    still = ceph[(ceph["series"] == "foreground_iops") & (ceph["value"] == 0)]
+    assert set(still["trial"]) == set(ceph["trial"])
+    lost, noticed = (events[events["event"] == name].set_index("trial")["at_s"] for name in ("lost", "noticed"))
+    assert still["at_s"].gt(still["trial"].map(lost)).all()
+    assert still["at_s"].lt(still["trial"].map(noticed)).all()
+    latency = samples[(samples["series"] == "foreground_latency_s")].set_index(["trial", "at_s"])["value"]
+    assert latency.loc[[(row.trial, row.at_s) for row in still.itertuples()]].isna().all()
+    assert latency.isna().sum() == len(still)
+
+
+def test_the_figure_of_courses_is_written_with_what_it_shows(quick: analysis.Results, session: Session) -> None:
+    told = timelines.figure(quick, session, "rebuild")
+    assert "3 for each system and scenario" in told.text
+    assert f"1 GB open, {ZFS}: lost at " in told.text
+    folder = quick.folder / "figures/storage"
+    car = json.loads((folder / "timeline-rebuild.json").read_text())
+    assert car["parameters"]["scenarios"] == ["1 GB default", "1 GB open"]
+    assert car["data"]["sessions"] == [session.folder.name]
+    assert car["caption"] == told.text
+    one = timelines.figure(quick, session, "rebuild", ["1 GB open", "not there"])
+    assert "1 GB default" not in one.text
+    assert (folder / "timeline-rebuild-1-GB-open.pdf").is_file()
+
+
+def test_what_has_no_course_is_said(quick: analysis.Results, session: Session, tmp_path: Path) -> None:
+    assert "no valid trial" in timelines.figure(quick, session, "rebuild", ["40 GB open"]).text
+    with pytest.raises(DesignError, match="trials of oltp have no course; those of rebuild have"):
+        timelines.courses(session, "oltp")
+    some = session.table["workload"] != "rebuild"
+    rest = replace(session, table=session.table[some].reset_index(drop=True))
+    less = analysis.results(rest.data, rest.table, rest.missing, tmp_path)
+    assert timelines.figure(less, rest, "rebuild").text == "rebuild: not run: not part of this session (profile quick)."
+    for how, said in (
+        ({"failed": [("zfs", "rebuild")]}, f"{ZFS}: no valid trial."),
+        ({"not_run": {"ceph": NO_LOOP}}, f"ceph not run: {NO_LOOP}."),
+        ({"failed": [("zfs", "rebuild"), ("ceph", "rebuild")]}, "there is no valid trial to draw the course of"),
+    ):
+        other = results_in(tmp_path / said[:4], write_session, profile="smoke", **how)
+        assert said in timelines.figure(other, session_of(other), "rebuild").text
+
+
+def test_raw_output_that_says_nothing_is_an_error(tmp_path: Path) -> None:
+    session = session_of(results_in(tmp_path, write_session, profile="smoke"))
+    trial = next(each.trial for each in records.read_trials(session.folder) if each.trial.workload == "rebuild")
+    (session.folder / "trials" / trial.id / "rebuild.stdout").write_text("{}")
+    with pytest.raises(ParseError):
+        timelines.courses(session, "rebuild")
+
+
+def test_trials_that_do_not_count_are_not_drawn(session: Session) -> None:
+    gone = session.table["block"] == 0
+    states = session.table["state"].astype("object").where(~gone, "discarded")
+    table = session.table.assign(state=pd.Series(states, dtype="str"))
+    samples, _ = timelines.courses(replace(session, table=table), "rebuild")
+    assert set(samples["block"]) == {1, 2}
+
+
+# --------------------------------------------------------------------------------------------- another engine beside it
+
+
+def test_directions_of_two_engines_are_compared_by_operation_and_mode(
+    quick: analysis.Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # in the other engine sequential writes turn, and random reads cannot be told apart
+    monkeypatch.setitem(IOPS, ("write", "default"), (9e3, 3e3))
+    monkeypatch.setitem(IOPS, ("randread", "strict"), (9e3, 9e3))
+    other = results_in(tmp_path, write_session, profile="crosscheck")
+    assert other.systems == ["zfs-vm (emulated)", "ceph-vm (emulated)"]
+    told = {row["scenario"]: row for row in table_rows(crosscheck.directions(quick, str(tmp_path / "s")))}
+    assert len(told) == 8
+    assert told["sequential write default"]["direction"] == "other direction"
+    assert told["random read strict"]["direction"] == "not decided"
+    assert {row["direction"] for name, row in told.items() if name.startswith("random write")} == {"same direction"}
+    one = told["random write strict"]
+    assert one["ratio"] == "ceph / zfs (user space)"
+    assert one["cross-check"] == "ceph-vm (emulated) / zfs-vm (emulated)"
+    assert one["ratio, 95 % CI"].startswith("[0.")
+    assert (quick.folder / "tables/storage/crosscheck.csv").is_file()
+
+
+def test_without_another_session_it_says_how_to_have_one(quick: analysis.Results, tmp_path: Path) -> None:
+    assert "No cross-check was named" in crosscheck.directions(quick, None).text
+    results_in(tmp_path, write_session, profile="crosscheck", not_run={"ceph-vm": "the guest did not start"})
+    assert "no operation that both" in crosscheck.directions(quick, str(tmp_path / "s")).text
