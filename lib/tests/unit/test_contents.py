@@ -17,12 +17,12 @@ import pytest
 import infrabench
 from infrabench import cli, registry
 from infrabench.core import Deployment, Host, LedgerError, Result, Target
-from infrabench.experiment.provenance import comparability, contents
-from infrabench.experiment.provenance.content_changes import changes, differing_packages
-from infrabench.experiment.provenance.contents import Lists, PlaceQuestion, add_list, ask, collect_contents
+from infrabench.experiment.provenance import collect, comparability
+from infrabench.experiment.provenance.collect import Lists, PlaceQuestion, add_list, ask, collect_contents
+from infrabench.experiment.provenance.comparability import changes, differing_packages
 from infrabench.ledger import records
 from infrabench.machines.hosts.host import LocalHost
-from tests.support.fakes import PLUGINS, FakeSite, MemoryHost, interrupt_session, run_session
+from tests.support.fakes import FakeSite, MemoryHost, interrupt_session, run_session
 
 FOLDERS = "PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DPKG = """#!/bin/sh
@@ -32,9 +32,7 @@ printf 'package\\tinstalled\\tadduser\\t3.152\\tall\\n'
 """
 
 
-@pytest.fixture(autouse=True)
-def _plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
+pytestmark = pytest.mark.usefixtures("fake_plugins")
 
 
 @pytest.fixture
@@ -55,14 +53,14 @@ def write_program(path: Path, text: str) -> None:
 
 
 def ask_place(folder: Path, *programs: str, packages: bool = True) -> tuple[dict[str, Any], Lists]:
-    assert FOLDERS in contents.SCRIPT
+    assert FOLDERS in collect.SCRIPT
 
     def run(argv: tuple[str, ...], timeout_s: float) -> Result:
         script = argv[2].replace(FOLDERS, f"PATH={folder}")
         return LocalHost().run((*argv[:2], script, *argv[3:]), timeout_s=timeout_s)
 
     lists: Lists = {}
-    return ask(PlaceQuestion(LocalHost(), run, programs, packages, image=True, keep=lambda _: None), lists), lists
+    return ask(PlaceQuestion(LocalHost(), run, programs, packages, image=True, into={}, key=""), lists), lists
 
 
 def test_a_place_says_packages_that_are_installed_and_checksums_of_programs(place: Path) -> None:
@@ -122,7 +120,7 @@ def test_a_place_that_does_not_answer_is_not_half_known(status: int | None, prin
         return Result(argv, status, printed, b"no shell", time.time(), 0.1, timed_out=status is None)
 
     lists: Lists = {}
-    found = ask(PlaceQuestion(LocalHost(), run, ("tool",), True, image=False, keep=lambda _: None), lists)
+    found = ask(PlaceQuestion(LocalHost(), run, ("tool",), True, image=False, into={}, key=""), lists)
     assert found["missing"]["all"].startswith(said)
     assert (found["packages"], found["programs"], lists) == (None, {}, {})
 
@@ -135,9 +133,9 @@ class TalkingHost(MemoryHost):
         self.totals, self.packages, self.asked = dict(totals), packages, list[tuple[str, ...]]()
 
     def run(self, argv: Any, *, timeout_s: float, stdin: bytes = b"") -> Result:
-        if contents.SCRIPT not in argv:
+        if collect.SCRIPT not in argv:
             return super().run(argv, timeout_s=timeout_s, stdin=stdin)
-        wanted, *names = argv[argv.index(contents.SCRIPT) + 2 :]
+        wanted, *names = argv[argv.index(collect.SCRIPT) + 2 :]
         self.asked.append(tuple(names))
         rows = [f"package\tinstalled\t{line}".replace(" ", "\t") for line in self.packages if wanted == "yes"]
         rows += [
@@ -188,7 +186,7 @@ def test_on_hosts_of_ones_own_only_the_guest_image_is_an_image() -> None:
 
 def test_tools_are_those_that_workloads_declare() -> None:
     workloads = {name: registry.workload(name) for name in ("web", "fio-4k", "pods-stream", "pod-network")}
-    assert contents.tools_by_role(workloads) == {
+    assert collect.tools_by_role(workloads) == {
         "server": ("apache2", "ib-service", "fio", "ib-stream"), "client": ("ab", "curl", "prlimit", "ss"),
     }  # fmt: skip
 

@@ -31,38 +31,25 @@ def copy(runs: Path) -> Path:
     return write_session(runs / "bad")
 
 
-def looping_archive(runs: Path) -> None:
-    (runs / "bad.tar.xz").symlink_to("bad.tar.xz")
+def loop(path: Path, runs: Path) -> None:
+    path.rename(runs / ".elsewhere")
+    path.symlink_to(path.name)
 
 
-def dangling_archive(runs: Path) -> None:
-    (runs / "bad.tar.xz").symlink_to("/nonexistent/bad.tar.xz")
+SPOILT: dict[str, Callable[[Path], object]] = {
+    "looping archive": lambda runs: (runs / "bad.tar.xz").symlink_to("bad.tar.xz"),
+    "dangling archive": lambda runs: (runs / "bad.tar.xz").symlink_to("/nonexistent/bad.tar.xz"),
+    "folder as archive": lambda runs: (runs / "bad.tar.xz").mkdir(),
+    "looping trials": lambda runs: loop(copy(runs) / "trials", runs),
+    "looping trial": lambda runs: loop(next((copy(runs) / "trials").iterdir()), runs),
+}
 
 
-def folder_as_archive(runs: Path) -> None:
-    (runs / "bad.tar.xz").mkdir()
-
-
-def looping_trials(runs: Path) -> None:
-    folder = copy(runs) / "trials"
-    folder.rename(runs / ".elsewhere")
-    folder.symlink_to("trials")
-
-
-def looping_trial(runs: Path) -> None:
-    trial = next((copy(runs) / "trials").iterdir())
-    trial.rename(runs / ".elsewhere")
-    trial.symlink_to(trial.name)
-
-
-SPOILT = (looping_archive, dangling_archive, folder_as_archive, looping_trials, looping_trial)
-
-
-@pytest.mark.parametrize("spoil", SPOILT, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("how", SPOILT)
 def test_one_that_cannot_be_read_is_named_and_the_others_are_shown(
-    runs: Path, spoil: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
+    runs: Path, how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spoil(runs)
+    SPOILT[how](runs)
     assert cli.main(["session", "list"]) == 1
     said = capsys.readouterr()
     assert "whole: 3 of 3 trials" in said.out
