@@ -155,20 +155,15 @@ def _load(kind: str, name: str) -> Any:
     package = packages().get(path.parent.parent)
     module = importlib.import_module(f"{package}.{kind}.{path.stem}") if package else _from_file(kind, path)
     plugin = module.FAMILY[name] if hasattr(module, "FAMILY") else module
-    if kind == "workloads":
-        _derive(plugin)
+    if kind == "workloads":  # what it declares, and does not define
+        if hasattr(plugin, "VERSION") and not hasattr(plugin, "version"):
+            plugin.version = lambda target: read_version(target, *plugin.VERSION)
+        if hasattr(plugin, "PROGRAMS") and not hasattr(plugin, "supported"):
+            plugin.supported = lambda deployment: find_missing(deployment, *plugin.PROGRAMS.get("server", ()))
     absent = [attribute for attribute in CONTRACT[kind] if not hasattr(plugin, attribute)]
     if absent:
         raise DesignError(f"plug-in {path} lacks {', '.join(absent)}; see the contract in infrabench/core/")
     return plugin
-
-
-def _derive(module: Any) -> None:
-    """Add the functions of a workload that it declares, by `VERSION` and `PROGRAMS`, and does not define."""
-    if hasattr(module, "VERSION") and not hasattr(module, "version"):
-        module.version = lambda target: read_version(target, *module.VERSION)
-    if hasattr(module, "PROGRAMS") and not hasattr(module, "supported"):
-        module.supported = lambda deployment: find_missing(deployment, *module.PROGRAMS.get("server", ()))
 
 
 def _from_file(kind: str, path: Path) -> ModuleType:

@@ -53,6 +53,8 @@ os.environ["PATH"] = os.pathsep.join((f"{sys.base_prefix}/bin", os.environ["PATH
 
 from hypothesis import settings  # noqa: E402
 
+from infrabench import registry  # noqa: E402
+from infrabench.core import Study  # noqa: E402
 from infrabench.ledger import catalogue  # noqa: E402
 from infrabench.machines.hosts import marks  # noqa: E402
 from tests.support.places import ROOT, TESTS  # noqa: E402
@@ -96,6 +98,18 @@ def _recorded_sessions() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(catalogue, "unpack", unpack_once)
         yield
+
+
+@pytest.fixture
+def fake_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The study, systems and workloads of `tests/support/plugins` are there."""
+    monkeypatch.setenv(registry.VARIABLE, str(TESTS / "support/plugins"))
+
+
+@pytest.fixture
+def study(fake_plugins: None) -> Study:
+    """The study of those plug-ins."""
+    return registry.study("fakes")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,82 +46,71 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument("--out", default="out", metavar="FOLDER", help="tables go below it (default: out)")
 
 
-def run(arguments: Namespace) -> Iterator[str]:
-    """Yield the plan of a campaign, run what is missing of it, and yield what is there then.
+# pydantic, Fabric and papermill, and the statistics, are loaded for the commands that need them.
 
-    `InfrabenchError` at the end when something is missing, or trials met that must not.
-    """
-    # pydantic, Fabric and papermill are loaded for these commands alone
+
+def run(arguments: Namespace) -> Iterator[str]:
+    """Yield the plan of a campaign, run what is missing of it, and yield what is there then; raises as `status`."""
     from infrabench.experiment.campaign import engine, summary
     from infrabench.experiment.campaign import plan as plans
     from infrabench.notebook import headless
 
-    how = _how(arguments, arguments.engine_profile)
-    planned = _check_sites(arguments)
+    planned, how = _check_sites(arguments)
     engine.require(how.executor)
     yield from plans.lines(planned, how.at_once)
     try:
         engine.run(planned, how)
     finally:  # also when it was stopped: what is there is there
         path = summary.write(planned)
-    yield from _state(planned, path)
-    yield from headless.analyse_campaign(path)
-    _require_complete(path)
+    yield from _state(planned, path, headless.analyse_campaign(path))
 
 
 def plan(arguments: Namespace) -> Iterator[str]:
     """Yield the plan of a campaign, for which every site is asked; nothing is started."""
     from infrabench.experiment.campaign import plan as plans
 
-    how = _how(arguments)
-    yield from plans.lines(_check_sites(arguments), how.at_once)
+    planned, how = _check_sites(arguments)
+    yield from plans.lines(planned, how.at_once)
 
 
 def status(arguments: Namespace) -> Iterator[str]:
-    """Yield what is there of a campaign; no site is asked. `InfrabenchError` as for `run`."""
+    """Yield what is there of a campaign; no site is asked.
+
+    `InfrabenchError` at the end when something is missing, or trials met that must not.
+    """
     from infrabench.experiment.campaign import checks, file, summary
 
     wanted = file.read(Path(arguments.file))
     spread = any(place.slurm.nodes for place in wanted.sites.values())
     planned = checks.read_plan(wanted, "slurm" if spread else arguments.executor)
-    path = summary.write(planned)
-    yield from _state(planned, path)
-    _require_complete(path)
+    yield from _state(planned, summary.write(planned))
 
 
 def compare(arguments: Namespace) -> Iterator[str]:
     """Yield what several sites say together: of a campaign, or of sessions that are named, one a site."""
-    from infrabench.notebook import multisite  # the statistics are loaded for this command alone
+    from infrabench.notebook import multisite
 
     given = list(arguments.sessions)
     campaign = given[0] if len(given) == 1 and given[0].endswith(".json") else None
     yield from multisite.lines(multisite.opened(campaign, given, arguments.labels, arguments.out))
 
 
-def _how(arguments: Namespace, profile: str | None = None) -> How:
-    from infrabench.experiment.campaign import engine
+def _check_sites(arguments: Namespace) -> tuple[Plan, How]:
+    from infrabench.experiment.campaign import checks, engine, file
 
-    return engine.How(arguments.executor, arguments.at_once or os.cpu_count() or 1, profile)
-
-
-def _check_sites(arguments: Namespace) -> Plan:
-    from infrabench.experiment.campaign import checks, file
-
-    return checks.check_all(file.read(Path(arguments.file)), arguments.executor, arguments.without)
+    profile = getattr(arguments, "engine_profile", None)
+    how = engine.How(arguments.executor, arguments.at_once or os.cpu_count() or 1, profile)
+    return checks.check_all(file.read(Path(arguments.file)), arguments.executor, arguments.without), how
 
 
-def _state(planned: Plan, path: Path) -> Iterator[str]:
-    from infrabench.experiment.campaign import overlap, summary
+def _state(planned: Plan, path: Path, analysis: Iterable[str] = ()) -> Iterator[str]:
+    from infrabench.experiment.campaign import summary
 
     yield from summary.lines(path)
-    proof, is_exclusive = overlap.describe_overlaps(planned)
+    proof, is_exclusive = summary.describe_overlaps(planned)
     yield from proof
     if not is_exclusive:
         raise InfrabenchError("trials ran at the same time that must not: these numbers disturb each other")
-
-
-def _require_complete(path: Path) -> None:
-    from infrabench.experiment.campaign import summary
-
+    yield from analysis
     if not summary.complete(path):
         raise InfrabenchError("the campaign is not complete; `infrabench campaign run` goes on with what is missing")

@@ -115,10 +115,7 @@ def _add_request(parser: CommandParser, *, left_out: Sequence[str] = (), nargs: 
 
 
 def plan(arguments: Namespace) -> Iterator[str]:
-    """Yield every trial in order, with when it is expected to start, and the cost of all.
-
-    Without a study: what the studies ask and take; with a pilot: what that says.
-    """
+    """Yield every trial in order and the cost of all; or what the studies ask and take, or what a pilot says."""
     if arguments.pilot:
         yield from _from_pilot(arguments.study, arguments.pilot, arguments.goals, arguments.all, arguments.minutes)
         return

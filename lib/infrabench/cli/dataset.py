@@ -54,10 +54,7 @@ def build(arguments: Namespace) -> Iterator[str]:
 
 
 def campaign(file: Path) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the sessions of a ``campaign.json`` by the label of their site, and a sentence for each that is not there.
-
-    Raises `DesignError` when it is no such file.
-    """
+    """Return the sessions of a ``campaign.json`` by the label of their site, and a sentence for each that is absent."""
     from infrabench.notebook import multisite
 
     by_site: dict[str, list[str]] = {}
@@ -72,10 +69,7 @@ def campaign(file: Path) -> tuple[dict[str, list[str]], list[str]]:
 
 
 def analyze(arguments: Namespace) -> Iterator[str]:
-    """Analyse a data set, study by study and site by site, and yield a line for each.
-
-    `InfrabenchError` at the end when one could not be analysed.
-    """
+    """Analyse a data set and yield a line for each study at each site; `InfrabenchError` at the end when one failed."""
     from infrabench.analysis.dataset import folder, survey  # the statistics are loaded for this command alone
 
     root, out = Path(arguments.dataset), catalogue.home() / arguments.out

@@ -89,10 +89,7 @@ def inventory(arguments: Namespace) -> Iterator[str]:
 
 
 def prepare(arguments: Namespace) -> Iterator[str]:
-    """Make the hosts of inventories ready, or with --dry-run only say how; yield plans and what changed.
-
-    `SiteError` at the end when a host failed or still lacks something.
-    """
+    """Make hosts ready, or with --dry-run only say how; yield plans and results; `SiteError` when one is not ready."""
     from infrabench.machines.hosts import claims
     from infrabench.machines.sites.prepare import apply
 

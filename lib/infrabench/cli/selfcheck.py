@@ -75,10 +75,7 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 
 def statistics(arguments: Namespace) -> Iterator[str]:
-    """Run the simulations of known truth, or ask sessions of known truth, and yield tables.
-
-    `InfrabenchError` at the end when a check has failed.
-    """
+    """Run the simulations of known truth, or ask sessions of it, and yield tables; `InfrabenchError` when one fails."""
     from infrabench.analysis import session_data
     from infrabench.notebook import api
     from infrabench_selfcheck import known_answers, validation  # the statistics are loaded for this command alone

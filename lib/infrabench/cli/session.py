@@ -66,10 +66,7 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 
 def list_sessions(arguments: Namespace) -> Iterator[str]:
-    """Yield how far each session is, in counts by system and state.
-
-    One that cannot be read says so in its place; after the last, `LedgerError` names all of them.
-    """
+    """Yield how far each session is; `LedgerError` after the last names those that cannot be read."""
     names = arguments.sessions or sorted(catalogue.sessions())
     if not names:
         yield f"no session yet below {catalogue.home() / 'data'}"
@@ -139,8 +136,7 @@ def verify(arguments: Namespace) -> Iterator[str]:
 def _check(folder: Path) -> tuple[list[str], list[str]]:
     """Return what differs in the session in `folder`, and metrics that are new to its parsers; a sentence each."""
     from infrabench.analysis.budget import check_looks
-    from infrabench.experiment.design.replan import check_plan
-    from infrabench.experiment.execution.reparse import compare
+    from infrabench.experiment.execution.reparse import check_plan, compare
 
     if found := problems(folder) or check_plan(SessionFolder(folder)) or check_looks(SessionFolder(folder)):
         return found, []

@@ -90,9 +90,9 @@ def wait_until_free(path: Path) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Tell whether a process that lives holds the lock of `path`; a holder that begins just now is let through.
+    """Tell whether a living process holds the lock of `path`: nobody does where nothing can be locked.
 
-    Where nothing can be locked, nobody holds a lock.
+    A holder that begins just now is let through.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

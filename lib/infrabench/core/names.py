@@ -37,13 +37,7 @@ def terminal_text(text: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """Return the name of a file or folder to write, without the kind of file; `SchemaError` when it cannot be one.
-
-    Whatever a session says of itself becomes a part of such names.
-
-    >>> file_name("containers-aa-docker")
-    'containers-aa-docker'
-    """
+    """Return the name of a file or folder to write, without the kind of file; `SchemaError` when it cannot be one."""
     if not is_label(name) or "/" in name or "\\" in name or len(name.encode()) > LONGEST_FILE_NAME:
         raise SchemaError(
             f"{name[:60]!r} cannot be the name of a file: it needs 1 to {LONGEST_FILE_NAME} printable characters, no "

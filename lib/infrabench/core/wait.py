@@ -10,13 +10,7 @@ T = TypeVar("T")
 
 
 def until(read: Callable[[], T], wait_s: float, pause_s: float) -> T:
-    """Return what `read` returns as soon as that is true, or what it returned last when `wait_s` have passed.
-
-    ::
-
-        if not wait.until(lambda: path.exists(), wait_s=10.0, pause_s=0.1):
-            raise ProvisionError(f"{path} did not come")
-    """
+    """Return what `read` returns as soon as that is true, or what it returned last when `wait_s` have passed."""
     deadline = time.monotonic() + wait_s
     while not (found := read()) and time.monotonic() <= deadline:
         time.sleep(pause_s)

@@ -20,8 +20,7 @@ from typing import IO, Any, BinaryIO, NamedTuple
 
 from infrabench.core import LedgerError, locks
 from infrabench.core.names import is_name
-from infrabench.ledger.checksums import SUMS, read_sums
-from infrabench.ledger.files import LARGEST, LARGEST_FILE, TMP, list_files, read_file
+from infrabench.ledger.files import LARGEST, LARGEST_FILE, SUMS, TMP, list_files, read_file, read_sums
 from infrabench.ledger.records import BLOCKS, SESSION, parse_session, unlisted, verify
 from infrabench.ledger.session_folder import SessionFolder
 
@@ -97,10 +96,7 @@ def unpack(archive: Path, destination: Path) -> Path:
 
 
 def peek(archive: Path) -> dict[str, Any]:
-    """Return the ``session.json`` of a packed session without unpacking it, nor checking the rest.
-
-    `LedgerError` when there is none.
-    """
+    """Return the ``session.json`` of a packed session, of which nothing else is unpacked or checked."""
     name, content = _find_member(archive, SESSION)
     return parse_session(archive / name / SESSION, content)
 

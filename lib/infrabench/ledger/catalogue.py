@@ -27,10 +27,7 @@ def home() -> Path:
 
 
 def check_name(name: str) -> None:
-    """Raise `DesignError` unless `name` can be the name of a session, or the path of one that can.
-
-    It becomes the name of a folder, and a label of what systems make.
-    """
+    """Raise `DesignError` unless `name` can be the name of a session, or the path of one that can."""
     if not isinstance(name, str) or not is_name(name.rstrip(os.sep).rpartition(os.sep)[2]) or "\0" in name:
         shown = str(name)[:60]
         raise DesignError(

@@ -52,10 +52,7 @@ def unnamed_code(trial_id: str) -> LedgerError:
 def code_labels(
     session: Mapping[str, Any], notes: Sequence[Mapping[str, Any]], workloads: Iterable[str]
 ) -> dict[str, dict[str | None, str]]:
-    """Return workload -> code -> what its trials are called: ``web``, ``web (code 2)``; values are never put together.
-
-    `LATEST` stands for the code of trials still to come.
-    """
+    """Return workload -> code (or `LATEST`) -> what its trials are called: ``web``, ``web (code 2)``."""
     codes = known_codes(session, notes)
     found: dict[str, dict[str | None, str]] = {}
     for name in workloads:

@@ -1,4 +1,4 @@
-"""Reading inside a session's folder: plain files alone, of bounded size, and never through a link.
+"""Reading inside a session's folder: plain files alone, of bounded size, and never through a link; and lists of sums.
 
 A session may be a stranger's. What its folder holds is opened here and nowhere else: a link, a pipe or a device in it
 would otherwise lead to a file of this user's, to bytes without end, or to a wait for ever.
@@ -7,6 +7,7 @@ would otherwise lead to a file of this user's, to bytes without end, or to a wai
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -18,6 +19,8 @@ LARGEST_FILE = 128 * 2**20  # bytes: a tool's output is cut off at 64 MiB
 LARGEST = 4 * 2**30  # bytes of a whole session
 # Bytes of one JSON text: parsed, it takes up to 25 times as much memory. Those of recorded sessions have some thousand.
 LARGEST_DOCUMENT = 8 * 2**20
+SUMS = "SHA256SUMS"  # in the format of ``sha256sum --check``
+_LINE = re.compile(r"([0-9a-f]{64})  ([^\x00\n]+)")
 
 
 def read_file(folder: Path, name: str) -> bytes:
@@ -47,10 +50,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def list_files(folder: Path) -> tuple[list[str], list[str]]:
-    """Return the names of a session's files, and sentences about what lies there that no session has.
-
-    Links are not followed. What is being written is left out.
-    """
+    """Return the names of a session's files, not of those being written, and sentences about what no session has."""
     names, foreign, total = list[str](), list[str](), 0
     waiting = [""]
     while waiting:
@@ -92,3 +92,34 @@ def _open(folder: Path, name: str) -> int:
         return os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=holder)
     finally:
         os.close(holder)
+
+
+def line(value: str, name: str) -> str:
+    """Return the line of one file in a list of sums."""
+    return f"{value}  {name}\n"
+
+
+def read_sums(path: Path, damaged: list[str] | None = None) -> tuple[dict[str, str], bool]:
+    """Return the sums by file name, and whether the last line was torn (written without its newline, and left out).
+
+    A line that is not one of ``sha256sum`` is added to `damaged`, in a sentence; without such a list it is a
+    `LedgerError`, as is a file that is named twice.
+    """
+    return parse_sums(path, read_bytes(path), damaged)
+
+
+def parse_sums(path: Path, content: bytes, damaged: list[str] | None = None) -> tuple[dict[str, str], bool]:
+    """Return what the bytes of a file of sums say, as `read_sums` does; errors name `path`."""
+    lines = content.decode("utf-8", "replace").split("\n")
+    torn = lines.pop() != ""
+    found: dict[str, str] = {}
+    for number, text in enumerate(lines, start=1):
+        match = _LINE.fullmatch(text)
+        if match is not None and match[2] not in found:
+            found[match[2]] = match[1]
+            continue
+        problem = f"{path}, line {number}: {'named twice' if match else 'not a sum'}: {text[:100]!r}"
+        if match is not None or damaged is None:
+            raise LedgerError(problem)
+        damaged.append(problem)
+    return found, torn

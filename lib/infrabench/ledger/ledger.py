@@ -12,8 +12,7 @@ from io import RawIOBase
 from pathlib import Path
 
 from infrabench.core import LedgerError, locks
-from infrabench.ledger.checksums import SUMS, line
-from infrabench.ledger.files import TMP
+from infrabench.ledger.files import SUMS, TMP, line
 
 LOCK = TMP + "lock"  # in a session's folder while it is written to
 GLANCE_S = 0.2  # somebody who only asks whether a session is being written holds its lock for a moment

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from infrabench.core import LedgerError, Trial, TrialRecord
-from infrabench.ledger.checksums import SUMS, parse_sums
 from infrabench.ledger.codes import CODE
 from infrabench.ledger.fields import (
     check_contents,
@@ -21,7 +20,7 @@ from infrabench.ledger.fields import (
     load_json,
     parse_json,
 )
-from infrabench.ledger.files import TMP, list_files, read_file
+from infrabench.ledger.files import SUMS, TMP, list_files, parse_sums, read_file
 
 FORMAT = 1  # of session folders; a later version of the suite may write another
 LONG = 200  # a name that was made by damage: no file of ours has one
@@ -29,13 +28,15 @@ SESSION, PLAN, BLOCKS, RECORD = "session.json", "plan.jsonl", "blocks", "trial.j
 EXTRA, DISCARDED, LOOK, PROBE = "extra", "discarded", "look", "probe"  # what a file in ``blocks/`` says of its block
 NOTES = (DISCARDED, LOOK, PROBE, CODE)
 DEPLOYMENTS = "deployments"  # the provenance of systems; that of a host has its name
-CONTENTS = "contents"  # packages and programs: see `experiment.provenance.contents`
+CONTENTS = "contents"  # packages and programs: see `experiment.provenance.collect`
 LARGEST_LISTED = 2**30  # bytes of everything but trials: it is in memory at once
+Read = Callable[[Path, str], bytes]
+T = TypeVar("T")
 
 
-def read_session(folder: Path) -> dict[str, Any]:
-    """Return ``session.json`` of a session folder."""
-    return parse_session(folder / SESSION, read_file(folder, SESSION))
+def read_session(folder: Path, read: Read = read_file) -> dict[str, Any]:
+    """Return ``session.json`` of a session folder; `read`: what returns the bytes of a file in it, by name."""
+    return parse_session(folder / SESSION, read(folder, SESSION))
 
 
 def parse_session(path: Path, content: bytes) -> dict[str, Any]:
@@ -69,16 +70,10 @@ def absences(absent: Mapping[tuple[str, str, str], str]) -> dict[str, str]:
     }
 
 
-def read_plan(folder: Path) -> tuple[Trial, ...]:
+def read_plan(folder: Path, read: Read = read_file) -> tuple[Trial, ...]:
     """Return the planned trials in order, those of added blocks too; `LedgerError` names the first damaged line."""
-    return tuple(
-        trial for path in plan_files(folder) for trial in parse_plan(path, read_file(folder, _name_in(folder, path)))
-    )
-
-
-def plan_files(folder: Path) -> list[Path]:
-    """Return the files of the plan in order: that of the request, then those of added blocks."""
-    return [folder / PLAN, *sorted(folder.glob(f"{BLOCKS}/[!.]*-{EXTRA}.jsonl"))]
+    files = [folder / PLAN, *sorted(folder.glob(f"{BLOCKS}/[!.]*-{EXTRA}.jsonl"))]
+    return tuple(trial for path in files for trial in parse_plan(path, read(folder, _name_in(folder, path))))
 
 
 def block_file(block: int, what: str, number: int = 0) -> str:
@@ -86,16 +81,13 @@ def block_file(block: int, what: str, number: int = 0) -> str:
     return f"{BLOCKS}/{block:05d}-{what}{f'-{number}' if number else ''}.{'jsonl' if what == EXTRA else 'json'}"
 
 
-def read_blocks(folder: Path, what: str) -> list[dict[str, Any]]:
+def read_blocks(folder: Path, what: str, read: Read = read_file) -> list[dict[str, Any]]:
     """Return what the session says about its blocks of one kind (`DISCARDED`, `LOOK`, `PROBE`), by block and time."""
-    return [parse_note(path, read_file(folder, _name_in(folder, path))) for path in note_files(folder, what)]
-
-
-def parse_note(path: Path, content: bytes) -> dict[str, Any]:
-    """Return what the bytes of a file in ``blocks/`` say of its block; errors name `path`."""
-    data = parse_json(path, content)
-    check_note(path, data)
-    return dict(data)
+    found = []
+    for path in note_files(folder, what):
+        found.append(parse_json(path, read(folder, _name_in(folder, path))))
+        check_note(path, found[-1])
+    return found
 
 
 def note_files(folder: Path, what: str) -> list[Path]:
@@ -116,10 +108,7 @@ def describe_added(note: Mapping[str, Any]) -> str:
 
 
 def planned_as(trial: Trial, planned: Mapping[str, Trial], places: Mapping[tuple[Any, ...], Trial]) -> bool:
-    """Tell whether a recorded trial is one of the plan, or the repeat of one.
-
-    `planned`: by id; `places`: by `place`.
-    """
+    """Tell whether a recorded trial is of the plan (`planned`: by id), or the repeat of one that is (by `place`)."""
     if not trial.attempt:
         return planned.get(trial.id) == trial
     first = places.get(place(trial))
@@ -223,10 +212,7 @@ def verify(folder: Path) -> list[str]:
 
 
 def read_contents(folder: Path) -> tuple[Contents, list[str]]:
-    """Read every file of a session once; return what they say, and what is wrong with them as `verify` does.
-
-    The contents are whole where nothing is wrong.
-    """
+    """Read every file of a session once; return what they say, whole where nothing is wrong, and what is wrong."""
     contents, found = Contents(), list[str]()
     try:
         for problem in _problems(folder, contents):
@@ -264,19 +250,17 @@ def _problems(folder: Path, contents: Contents) -> Iterator[str]:
         if name not in known_names and not name.startswith("trials/"):
             yield f"{folder} holds {name}, which its {SUMS} does not name"
 
-    def content(path: Path) -> bytes:
-        name = _name_in(folder, path)
+    def read(folder: Path, name: str) -> bytes:
         return files[name] if name in files else read_file(folder, name)
 
-    contents.session = parse_session(folder / SESSION, content(folder / SESSION))
-    contents.plan = [trial for path in plan_files(folder) for trial in parse_plan(path, content(path))]
-    contents.plan_sha256 = sha256(content(folder / PLAN)).hexdigest()
-    contents.notes = {what: [parse_note(path, content(path)) for path in note_files(folder, what)] for what in NOTES}
+    contents.session, contents.plan = read_session(folder, read), [*read_plan(folder, read)]
+    contents.plan_sha256 = sha256(read(folder, PLAN)).hexdigest()
+    contents.notes = {what: read_blocks(folder, what, read) for what in NOTES}
     known, places = {trial.id: trial for trial in contents.plan}, {place(trial): trial for trial in contents.plan}
     for trial_id in sorted(recorded(folder)):
         own = folder / "trials" / trial_id
         try:
-            record = yield from _checked_record(own, content(own / SUMS), known, places)
+            record = yield from _checked_record(own, read(folder, f"trials/{trial_id}/{SUMS}"), known, places)
         except LedgerError as error:
             yield str(error)
         else:
@@ -319,10 +303,10 @@ def read_records(folder: Path, plan: Iterable[Trial]) -> Iterator[TrialRecord]:
     Raises `LedgerError` for the first one that is damaged, or that the plan does not know.
     """
     known, places = {trial.id: trial for trial in plan}, {place(trial): trial for trial in plan}
-    for name in _names_of_trials(folder):
+    for name in sorted(_look(os.listdir, folder / "trials") or ()):
         own = folder / "trials" / name
         path = own / RECORD
-        if name.startswith(".") or not _is_there(path):
+        if name.startswith(".") or _look(os.stat, path) is None:
             continue
         content = read_file(folder, f"trials/{name}/{RECORD}")
         if os.path.lexists(own / SUMS):
@@ -337,31 +321,18 @@ def read_records(folder: Path, plan: Iterable[Trial]) -> Iterator[TrialRecord]:
         yield record
 
 
-def _names_of_trials(folder: Path) -> list[str]:
+def _look(look: Callable[[Path], T], path: Path) -> T | None:
+    """Return what a look at `path` finds, None where nothing is there: what cannot be looked at is not missing."""
     try:
-        return sorted(os.listdir(folder / "trials"))
+        return look(path)
     except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise LedgerError(f"{folder / 'trials'} cannot be read: {error.strerror}") from error
-
-
-def _is_there(path: Path) -> bool:
-    """Tell whether there is such a file; a trial that cannot be looked at is none that is missing."""
-    try:
-        os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+        return None
     except OSError as error:
         raise LedgerError(f"{path} cannot be read: {error.strerror}") from error
-    return True
 
 
 def damage(folder: Path, name: str, value: str, contents: MutableMapping[str, bytes] | None = None) -> Iterator[str]:
-    """Yield what is wrong with the file `name` of a folder, whose sum has to be `value`; nothing when it is sound.
-
-    What is read is kept in `contents`, if given, by name.
-    """
+    """Yield what is wrong with the file `name`, whose sum has to be `value`; what it holds is kept in `contents`."""
     if name.startswith("/") or ".." in name.split("/"):
         yield f"{folder / SUMS} names {name!r}, which is outside the folder"
     elif not os.path.lexists(f"{folder}/{name}"):  # also for a name that no file can have, made by damage

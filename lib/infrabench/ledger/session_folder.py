@@ -22,8 +22,7 @@ from typing import Any
 
 from infrabench.core import LedgerError, Trial, TrialRecord, canonical, digest
 from infrabench.ledger import ledger, records
-from infrabench.ledger.checksums import SUMS, line, read_sums
-from infrabench.ledger.files import TMP, read_file
+from infrabench.ledger.files import SUMS, TMP, line, read_file, read_sums
 from infrabench.ledger.records import BLOCKS, PLAN, Contents
 
 log = logging.getLogger(__name__)
@@ -85,10 +84,7 @@ class SessionFolder:
 
     @cached_property
     def records(self) -> dict[str, TrialRecord]:
-        """The records of finished trials by id, repeats and those of discarded blocks too.
-
-        Raises `LedgerError` for one that is damaged or that the plan does not know.
-        """
+        """The records of finished trials by id, those of discarded blocks too; see `records.read_records`."""
         return {record.trial.id: record for record in records.read_records(self.path, self.plan)}
 
     def recorded(self) -> frozenset[str]:

@@ -22,7 +22,7 @@ from infrabench.analysis.tables.notation import Link, html_table, markdown
 from infrabench.core import PROFILES, InfrabenchError, LedgerError, Study
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
-from infrabench.experiment.execution import resume, session
+from infrabench.experiment.execution import runs, session
 from infrabench.experiment.execution.progress import HEADLESS, words
 from infrabench.experiment.provenance import labels
 from infrabench.ledger import archive, catalogue
@@ -181,7 +181,7 @@ def _own(name: str, path: Path) -> dict[str, Any]:
             return {"state": "packed"} | _recorded(name, path)
         data = read_session(path)
         check_present(path, data, SHOWN)
-        now, names, given = resume.state(path), labels.of(path), resume.parameters(path)
+        now, names, given = runs.read_state(path), labels.of(path), runs.notebook_parameters(path)
     except (InfrabenchError, OSError) as error:
         return {"session": name, "study": "", "state": str(error)}
     progress = f"{now.done} of {now.planned} trials, {now.whole} of {now.blocks} blocks whole"
@@ -193,17 +193,17 @@ def _own(name: str, path: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _next(now: resume.State, given: Mapping[str, Any] | None) -> str:
-    if now.word == resume.RUNNING:
+def _next(now: runs.State, given: Mapping[str, Any] | None) -> str:
+    if now.word == runs.RUNNING:
         return "It is being measured now."
-    if now.word == resume.INTERRUPTED:
+    if now.word == runs.INTERRUPTED:
         if given is None:
             return "The command that began it goes on with it."
-        return f"To go on, set in its notebook, and run it: {resume.lines(given)}"
+        return f"To go on, set in its notebook, and run it: {runs.cell_text(given)}"
     if given is None:
         return ""
     parameters = {name: value for name, value in given.items() if name not in ("mode", "systems", "workloads", "site")}
-    return f"To look at it, set in its notebook: {resume.lines(parameters)}"
+    return f"To look at it, set in its notebook: {runs.cell_text(parameters)}"
 
 
 def _design_profiles(study: Study) -> dict[str, Design]:

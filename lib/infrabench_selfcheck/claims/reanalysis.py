@@ -24,8 +24,7 @@ from infrabench.analysis.tables import notation
 from infrabench.core import LedgerError
 from infrabench.experiment.execution import reparse
 from infrabench.ledger import catalogue
-from infrabench.ledger.checksums import SUMS
-from infrabench.ledger.files import read_bytes
+from infrabench.ledger.files import SUMS, read_bytes
 from infrabench.ledger.records import read_trials, verify
 from infrabench.notebook import api
 from infrabench_selfcheck import known_answers

@@ -37,8 +37,7 @@ from infrabench.experiment.execution import runs, session
 from infrabench.experiment.execution.progress import bar
 from infrabench.experiment.provenance.comparability import differences
 from infrabench.ledger import catalogue
-from infrabench.ledger.checksums import SUMS
-from infrabench.ledger.files import read_bytes
+from infrabench.ledger.files import SUMS, read_bytes
 from infrabench.ledger.records import read_session
 from infrabench.notebook import api
 from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, WITHIN

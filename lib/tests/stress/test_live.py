@@ -13,12 +13,11 @@ from nbclient import NotebookClient
 
 from infrabench import registry
 from infrabench.core import Interrupted
-from infrabench.experiment.execution import session
 from infrabench.ledger.records import recorded
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import live
 from tests.support.analysis_fixtures import write_session
-from tests.support.fakes import PLUGINS, fake_site
+from tests.support.fakes import PLUGINS, run_session
 
 
 class Shelf:
@@ -53,9 +52,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(folder: Path, **more: Any) -> Path:
     with live.shown("fakes tiny") as step:
-        return session.run(
-            registry.study("fakes"), fake_site(), profile="tiny", folder=folder, on_progress=step, **more
-        )  # fmt: skip
+        return run_session(registry.study("fakes"), folder, on_progress=step, **more)
 
 
 @pytest.mark.usefixtures("often")
@@ -131,7 +128,7 @@ def test_a_drawing_that_fails_ends_no_session(
 @pytest.mark.usefixtures("often")
 def test_what_failed_is_counted_beside_the_progress(shelf: Shelf, tmp_path: Path) -> None:
     with live.shown("fakes broken") as step:
-        session.run(registry.study("fakes"), fake_site(), profile="broken", folder=tmp_path / "s", on_progress=step)
+        run_session(registry.study("fakes"), tmp_path / "s", on_progress=step, profile="broken")
     assert shelf.texts(0)[-1].endswith("; 2 failed, 2 timeout, 10 unparsable")
 
 

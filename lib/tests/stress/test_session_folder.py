@@ -16,10 +16,10 @@ import pytest
 
 from infrabench import registry
 from infrabench.core import Measurement, Profile, Trial, TrialRecord
-from infrabench.experiment.execution import runner, session
+from infrabench.experiment.execution import runner
 from infrabench.experiment.execution.trial import Finished
 from infrabench.ledger.session_folder import SessionFolder
-from tests.support.fakes import PLUGINS, MemoryHost, fake_site
+from tests.support.fakes import PLUGINS, run_session
 from tests.support.storm import size
 from tests.unit import test_ledger
 
@@ -68,7 +68,7 @@ def test_the_last_trial_of_a_long_session_costs_what_the_tenth_did(
                 raise InterruptedError
 
         with pytest.raises(InterruptedError):
-            session.run(study, fake_site(MemoryHost("here")), profile="tiny", folder=folder, on_progress=step)
+            run_session(study, folder, on_progress=step)
         spent = time.process_time() - begin - sum(end - over for over, end in steps)
         return spent / unit(steps)
 

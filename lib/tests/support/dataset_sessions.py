@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from infrabench.ledger.checksums import SUMS, line
+from infrabench.ledger.files import SUMS, line
 from tests.support.analysis_fixtures import write_session
 
 

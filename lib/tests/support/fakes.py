@@ -8,7 +8,7 @@ import runpy
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -17,10 +17,14 @@ from typing import Any
 
 import pytest
 
-from infrabench.core import Host, Result, SiteError, Stream, Study
+from infrabench import registry
+from infrabench.core import Host, Result, Site, SiteError, Stream, Study
+from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution import session
 from infrabench.experiment.execution.progress import OnProgress, Progressed
-from infrabench.experiment.provenance import contents
+from infrabench.experiment.execution.runner import LookAt
+from infrabench.experiment.provenance import collect
+from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.hosts.host import LocalHost
 from infrabench_platforms.lab import go_tools
 from tests.support.scripts import write_program
@@ -57,9 +61,17 @@ def fake_site(host: Host | None = None, **facts: Any) -> FakeSite:
     return FakeSite({"server": host or MemoryHost("here")}, {"log": [], **facts})
 
 
-def run_session(study: Study, folder: Path, site: FakeSite | None = None, **more: Any) -> Path:
-    """Run what is missing of a session, of the profile ``tiny`` where no other one is named."""
-    return session.run(study, site or fake_site(), folder=folder, **{"profile": "tiny", **more})
+def run_session(
+    study: Study, folder: Path, site: Site | FakeSite | None = None, on_progress: OnProgress | None = None,
+    look: LookAt | None = None, **parameters: Any,
+) -> Path:  # fmt: skip
+    """Run what is missing of a session, of the profile ``tiny`` where no other one is named, and return its folder."""
+    at: Any = site or fake_site()
+    wanted = session.request(study, **{"profile": "tiny", **parameters})
+    study = session.at(designs.study_of(study, wanted, registry.names("systems")), at)
+    stored = SessionFolder(folder)
+    session.carry_out(study, wanted, at, nullcontext(at), stored=stored, on_progress=on_progress, look=look)
+    return folder
 
 
 def interrupt_session(study: Study, folder: Path, count: int, **more: Any) -> Path:
@@ -149,7 +161,7 @@ def _without_prefix(argv: Sequence[str]) -> tuple[float, tuple[str, ...]]:
 
 
 def _answer(argv: tuple[str, ...], inner: tuple[str, ...]) -> Said:
-    if inner in REPEATED or inner == ("python3", "-c", probe("facts")) or inner[:3] == ("sh", "-c", contents.SCRIPT):
+    if inner in REPEATED or inner == ("python3", "-c", probe("facts")) or inner[:3] == ("sh", "-c", collect.SCRIPT):
         return _repeat(argv)
     if inner[:3] == ("python3", "-c", probe("drift")):
         return 0, json.dumps({"bytes": 2**18, "seconds": float(inner[3])}).encode() + b"\n", b""
@@ -193,11 +205,6 @@ def _sweep(line: str) -> str:
     return json.dumps({"ended": [], "left": []})
 
 
-def _touch(path: str) -> Said:
-    Path(path).touch()
-    return 0, b"", b""
-
-
 def _append(line: str, path: str) -> Said:
     with open(path, "a") as file:
         file.write(f"{line}\n")
@@ -210,7 +217,6 @@ PROGRAMS: Mapping[str, Callable[..., Said]] = {
     "true": lambda: (0, b"", b""),
     "false": lambda: (1, b"", b""),
     "echo": lambda *words: (0, f"{' '.join(words)}\n".encode(), b""),
-    "touch": _touch,
 }
 # Scripts of a shell, with what follows its name.
 SHELL: Mapping[str, Callable[..., Said]] = {

@@ -14,11 +14,10 @@ import pytest
 from infrabench import registry
 from infrabench.cli.session import verify
 from infrabench.core import LedgerError, Trial, canonical, digest, trial_id
-from infrabench.experiment.design.replan import check_plan
-from infrabench.experiment.execution import session
+from infrabench.experiment.execution.reparse import check_plan
 from infrabench.ledger import catalogue, records
 from infrabench.ledger.session_folder import SessionFolder
-from tests.support.fakes import PLUGINS, fake_site
+from tests.support.fakes import PLUGINS, run_session
 from tests.unit.test_code import seal
 
 Change = Callable[[dict[str, Any]], None]
@@ -28,8 +27,8 @@ Change = Callable[[dict[str, Any]], None]
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(registry.VARIABLE, str(PLUGINS))
-        folder, site = tmp_path_factory.mktemp("whole") / "s", fake_site()
-        yield session.run(registry.study("fakes"), site, folder=folder, profile="tiny", runs=2)
+        folder = tmp_path_factory.mktemp("whole") / "s"
+        yield run_session(registry.study("fakes"), folder, runs=2)
 
 
 @pytest.fixture

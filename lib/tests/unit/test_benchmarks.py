@@ -5,12 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from infrabench import registry
 from infrabench.core import DesignError, InfrabenchError, SiteError
-from infrabench.experiment.execution import session
 from infrabench.ledger import records
 from infrabench_selfcheck import overhead
-from tests.support.fakes import PLUGINS, fake_site
+from tests.support.fakes import run_session
 
 
 def test_ways_take_turns_in_every_block_and_the_first_round_is_thrown_away():
@@ -57,9 +55,8 @@ def test_the_intervals_are_those_of_the_median():
 
 
 @pytest.fixture
-def ran(monkeypatch, tmp_path):
-    monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
-    return session.run(registry.study("fakes"), fake_site(), profile="tiny", folder=tmp_path / "s")
+def ran(study, tmp_path):
+    return run_session(study, tmp_path / "s")
 
 
 def test_the_share_of_tools_is_at_most_the_whole(ran):

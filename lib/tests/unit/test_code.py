@@ -25,8 +25,8 @@ from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import reparse, session
 from infrabench.experiment.provenance import code, comparability
 from infrabench.ledger import records
-from infrabench.ledger.checksums import SUMS, line
 from infrabench.ledger.codes import CODE
+from infrabench.ledger.files import SUMS, line
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import api
 from infrabench.stats.table import kinds
@@ -97,7 +97,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ("infrabench/core/workloads.py", "timeout_s: float = ", "timeout_s: float = 1 + ", "workload fake"),
         ("infrabench/experiment/design/orders.py", "lambda each: each[0]])", "lambda each: each[1]])", "plan"),
         ("infrabench/experiment/execution/blocks.py", "attempt < most", "attempt <= most", "plan"),
-        ("infrabench/experiment/execution/guards.py", "value > limit", "value >= limit", "measurement"),
+        ("infrabench/experiment/execution/monitor.py", "value > limit", "value >= limit", "measurement"),
         ("infrabench/experiment/execution/monitor.py", "probes/monitor.py", "probes/facts.py", "measurement"),
         ("infrabench/machines/hosts/probes/monitor.py", "import time", "import clock as time", "measurement"),
         ("infrabench/machines/hosts/child_process.py", "def ", "async def ", "measurement"),
@@ -150,7 +150,7 @@ def test_a_session_goes_on_with_its_code_and_is_refused_another_before_anything_
     edit(plugins / "workloads/fake.py", *PLAN)
     log = fake_site()
     with pytest.raises(LedgerError, match="workload fake"):
-        session.run(registry.study("fakes"), log, folder=tmp_path / "s", profile="tiny", runs=2)
+        run_session(registry.study("fakes"), tmp_path / "s", log, runs=2)
     assert log.facts["log"] == []
     edit(plugins / "workloads/fake.py", *reversed(PLAN))
     run(tmp_path / "s")
@@ -215,10 +215,7 @@ def test_code_that_changes_while_a_session_runs_ends_it_when_systems_are_made_re
         script.write_text("echo 2\n")
 
     with pytest.raises(LedgerError, match="system fake-other"):
-        session.run(
-            registry.study("fakes"), fake_site(), folder=tmp_path / "s", on_progress=change,
-            profile="tiny", runs=2, deployments=2,
-        )  # fmt: skip
+        run_session(registry.study("fakes"), tmp_path / "s", on_progress=change, runs=2, deployments=2)
     assert len(records.recorded(tmp_path / "s")) == 4
 
 
@@ -374,8 +371,8 @@ def test_a_file_beside_a_plugin_and_a_module_of_its_author_count(
     monkeypatch.syspath_prepend(str(tmp_path / "authors"))
     (plugins / "workloads" / "load.sh").write_text("echo 1\n")
     edit(
-        plugins / "workloads/fake.py", "steps = [",
-        "import helper_of_mine\n    limit, script = helper_of_mine.LIMIT, 'load.sh'\n    steps = [",
+        plugins / "workloads/fake.py", "limit_s = 1.0 if",
+        "import helper_of_mine\n    limit, script = helper_of_mine.LIMIT, 'load.sh'\n    limit_s = 1.0 if",
     )  # fmt: skip
     study, asked = registry.study("fakes"), wanted()
     before = code.code_parts(study, asked)

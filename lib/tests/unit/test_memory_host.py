@@ -13,7 +13,7 @@ from infrabench.machines.hosts.host import LocalHost
 from tests.support.fakes import PROGRAMS, REPEATED, SCRIPTS, SHELL, MemoryHost, probe
 
 WORDS = {'echo "$1" >>"$2"': ("a line", "LOG"), "exit 7": ()}  # of scripts that are not the workload's
-PROGRAM_WORDS = {"true": (), "false": (), "echo": ("fake", "1.0"), "touch": ("LOG",)}
+PROGRAM_WORDS = {"true": (), "false": (), "echo": ("fake", "1.0")}
 COMMANDS = [
     *(("sh", "-c", script, "sh", *WORDS.get(script, ("2.5",))) for script in SHELL),
     *((name, *words) for name, words in PROGRAM_WORDS.items()),

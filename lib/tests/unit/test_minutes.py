@@ -21,13 +21,13 @@ from infrabench.analysis.tidy import tidy
 from infrabench.cli.session import describe_state, verify
 from infrabench.core import Capture, DesignError, LedgerError, Measurement, ParseError, Request, Trial, canonical
 from infrabench.experiment.design.design import FIRST_BLOCKS
-from infrabench.experiment.design.replan import check_plan
-from infrabench.experiment.execution import reparse, resume, session, trial
+from infrabench.experiment.execution import reparse, runs, session, trial
+from infrabench.experiment.execution.reparse import check_plan
 from infrabench.ledger import records
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import api, plan_tables, sections, session_tables
 from infrabench.stats import contrasts
-from tests.support.fakes import PLUGINS, fake_site
+from tests.support.fakes import fake_site, run_session
 from tests.unit.test_code import seal
 
 MINUTES = 60  # more than such trials take: what ends a session must not hang on the clock
@@ -35,8 +35,7 @@ NOISE = {1.0: 0.002, 2.0: 0.02}  # value=1 is narrow at once, value=2 after some
 
 
 @pytest.fixture(autouse=True)
-def _plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
+def _noise(fake_plugins: None, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(7)
 
     def parse(capture: Capture) -> list[Measurement]:
@@ -53,10 +52,9 @@ def wanted(**more: Any) -> Any:
 def measure(
     folder: Path, on_progress: Callable[..., None] | None = None, most: int | None = None, **changes: Any
 ) -> None:
-    session.run(
-        replace(registry.study("fakes"), **changes), fake_site(), profile="tiny", runs=FIRST_BLOCKS, minutes=MINUTES,
-        most=most, folder=folder, look=plan_tables.look_of(wanted(most=most)), on_progress=on_progress,
-    )  # fmt: skip
+    study, look = replace(registry.study("fakes"), **changes), plan_tables.look_of(wanted(most=most))
+    asked = {"runs": FIRST_BLOCKS, "minutes": MINUTES, "most": most}
+    run_session(study, folder, on_progress=on_progress, look=look, **asked)
 
 
 def test_the_case_that_is_too_wide_gets_what_is_left_and_each_case_has_its_own_n(tmp_path: Path) -> None:
@@ -74,7 +72,7 @@ def test_the_case_that_is_too_wide_gets_what_is_left_and_each_case_has_its_own_n
     assert stored.verify() == []
     pairs = contrasts(tidy(stored), "fake-base", {"": 0.02}, [("fake", "value")]).set_index("scenario")["n_pairs"]
     assert pairs.to_dict() == {"value=1": FIRST_BLOCKS, "value=2": count["value=2"] // 2}
-    assert resume.state(tmp_path / "s").word == "complete"
+    assert runs.read_state(tmp_path / "s").word == "complete"
     assert "5 blocks added of fake value=2" in "\n".join(describe_state(tmp_path / "s"))
     told = session_tables.size_table(open_session(tmp_path / "s"))
     assert told["then"].tolist()[-1] == "stopped: target"
@@ -248,26 +246,6 @@ def test_one_time_is_one_session_however_it_is_written() -> None:
     )
     assert canonical(first) == canonical(second)
     assert Request("fakes", "tiny", minutes=0.5).minutes == 0.5
-
-
-def test_a_time_is_shared_out_among_trials_of_one_code() -> None:
-    with pytest.raises(DesignError, match="among trials of one code"):
-        wanted(mixture=True)
-
-
-@pytest.mark.parametrize(
-    ("minutes", "message"),
-    [
-        (0, "minutes must be more than 0"),
-        (-5, "minutes must be more than 0"),
-        ("20", "minutes must be a number"),
-        (float("nan"), "minutes must be a number"),
-        (1e12, "minutes must be a number"),
-    ],
-)
-def test_a_time_that_is_none_is_refused(minutes: Any, message: str) -> None:
-    with pytest.raises(DesignError, match=message):
-        Request("containers", "quick", minutes=minutes)
 
 
 def test_first_blocks_are_as_many_as_leave_a_third_of_the_time() -> None:

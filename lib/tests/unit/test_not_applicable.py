@@ -17,7 +17,7 @@ from infrabench.ledger import records
 from infrabench.notebook import api, session_figures, session_tables
 from infrabench.stats import contrasts, interactions, omnibus, stopping, tiers, trends
 from tests.support.analysis_fixtures import lose, write_session
-from tests.support.fakes import PLUGINS, fake_site, interrupt_session
+from tests.support.fakes import fake_site, interrupt_session
 from tests.support.fakes import run_session as run
 
 pytestmark = pytest.mark.usefixtures("sketches")
@@ -29,13 +29,8 @@ CASES = tuple(
 GONE = ("fake-other", "fake", "second=3")
 
 
-@pytest.fixture(autouse=True)
-def _plugins(monkeypatch):
-    monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
-
-
 @pytest.fixture
-def study():
+def study(fake_plugins):
     return replace(registry.study("fakes"), profiles={"tiny": Profile(3, CASES)})
 
 

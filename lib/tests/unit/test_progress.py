@@ -1,15 +1,27 @@
+"""How far a session is, what is left of it, what it took, and how to go on with it."""
+
 from __future__ import annotations
 
+import fcntl
 import io
+import os
 import sys
+from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from infrabench.core import Trial, TrialRecord
+from infrabench import registry
+from infrabench.core import Stopping, Trial, TrialRecord
 from infrabench.experiment.design.design import TRIAL_OVERHEAD_S
-from infrabench.experiment.execution import progress
+from infrabench.experiment.execution import progress, runs, session
 from infrabench.experiment.execution.progress import Estimator, bar, words
+from infrabench.ledger.pace import measure_pace
+from infrabench.ledger.records import read_session
+from infrabench.notebook import api
+from tests.support.fakes import fake_site, interrupt_session, run_session
 
 
 def trial(number, workload="slow", seconds=10.0):
@@ -91,3 +103,107 @@ def test_somebody_looks_at_a_notebook_only_where_there_is_a_kernel_and_no_log(mo
 )
 def test_durations_in_words(seconds, said):
     assert words(seconds) == said
+
+
+pytestmark = pytest.mark.usefixtures("fake_plugins")
+
+
+def stopped(folder: Path, after: int, **choice: Any) -> Path:
+    return interrupt_session(registry.study("fakes"), folder, after, **choice)
+
+
+def test_a_session_is_interrupted_running_or_complete(tmp_path: Path) -> None:
+    folder = stopped(tmp_path / "s", 5)
+    assert runs.read_state(folder) == runs.State("interrupted", 5, 12, 1, 3)
+    descriptor = os.open(folder, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    assert runs.read_state(folder).word == "running"
+    os.close(descriptor)
+    run_session(registry.study("fakes"), folder)
+    assert runs.read_state(folder) == runs.State("complete", 12, 12, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        ({}, ""),
+        ({"runs": 2, "seed": 5}, "runs = 2; seed = 5; "),
+        ({"systems": ["fake-base"], "workloads": ["fake"]}, 'systems = ["fake-base"]; '),
+        ({"systems": ["fake-other", "fake-third"], "deployments": 3},
+         'systems = ["fake-other", "fake-third"]; deployments = 3; '),
+        ({"order": "williams", "workloads": ["null"]}, 'workloads = ["null"]; order = "williams"; '),
+        ({"order": "random"}, 'order = "random"; '),
+        ({"order": "adjacent"}, ""),
+    ],
+)  # fmt: skip
+def test_the_parameters_that_are_told_are_those_of_the_session(
+    tmp_path: Path, choice: dict[str, Any], told: str
+) -> None:
+    folder = stopped(tmp_path / "s", 2, **choice)
+    given = runs.notebook_parameters(folder)
+    assert given is not None
+    assert runs.cell_text(given) == (
+        f'mode = "run"; profile = "tiny"; {told}site = "the inventory of fake"; session = "s"'
+    )
+    asked = {name: value for name, value in given.items() if name not in ("mode", "site", "session")}
+    wanted = api.request("fakes", **asked)
+    site = fake_site()
+    assert session.parameters(session.study_of(wanted), wanted, site) == read_session(folder)["parameters"]
+
+
+def test_a_stopping_rule_is_told_and_its_look_awaited(tmp_path: Path) -> None:
+    rule = Stopping(0.02, most=40, budget_s=7200.0)
+    choice = {"runs": 30, "precision": 0.02, "most": 40, "minutes": 120.0, "systems": ["fake-base"]}
+    look = {"look": lambda folder, spent: pytest.fail("no look is due")}
+    stopped(tmp_path / "s", 60, workloads=["fake"], **choice, **look)
+    state, given = runs.read_state(tmp_path / "s"), runs.notebook_parameters(tmp_path / "s")
+    assert (state.word, state.done) == ("interrupted", state.planned)
+    assert given is not None
+    assert (given["precision"], given["most"], given["minutes"]) == (0.02, 40, 120.0)
+    wanted = api.request("fakes", **{k: v for k, v in given.items() if k not in ("mode", "site", "session")})
+    assert wanted.stopping == rule
+
+
+def test_a_session_that_its_notebook_cannot_ask_for_is_left_to_its_command(tmp_path: Path) -> None:
+    assert runs.notebook_parameters(stopped(tmp_path / "s", 2, aa="fake-base")) is None
+
+
+def timed(
+    block: int, scenario: str, begin: float, end: float, system: str = "native", attempt: int = 0, slept_s: float = 0.0
+) -> TrialRecord:
+    """Return the record of a trial that ran between two seconds of the session."""
+    number = f"{block}{scenario}{system}{attempt}"
+    trial = Trial(number, block, 0, system, "web", scenario, {}, None, None, 1.0, attempt=attempt)
+    times = (datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds") for at in (begin, end))
+    slept = {"clock_stepped_s": slept_s} if slept_s else {}
+    return TrialRecord(trial, "ok", "", next(times), end - begin, 1.0, (), (), slept, next(times))
+
+
+def test_what_is_between_trials_counts_and_the_probe_of_a_block_for_each_block_of_one_case() -> None:
+    found = measure_pace([
+        timed(0, "a", 0, 10), timed(0, "a", 10.5, 20, "docker"), timed(0, "b", 20.5, 30),
+        timed(1, "b", 32, 42), timed(1, "a", 42, 52), timed(1, "a", 52, 62, "docker"),
+    ])  # fmt: skip
+    assert found.spent_s == 62
+    assert found.costs_s == {("web", "a"): 2 + 20, ("web", "b"): 2 + 10}
+
+
+def test_a_pause_is_no_time_of_the_session_and_a_repeat_is() -> None:
+    found = measure_pace([timed(0, "a", 0, 10), timed(0, "a", 10, 20, attempt=1), timed(1, "a", 5000, 5010)])
+    assert found.spent_s == 30
+    assert found.costs_s == {("web", "a"): 15}
+
+
+def test_what_the_machine_slept_is_no_time_of_the_session() -> None:
+    found = measure_pace([timed(0, "a", 0, 30_010, slept_s=30_000.0), timed(0, "a", 30_011, 30_021, attempt=1)])
+    assert found.spent_s == 20
+
+
+def test_trials_that_take_turns_are_counted_once() -> None:
+    found = measure_pace([timed(0, "a", 0, 10), timed(0, "a", 1, 11, "docker"), timed(0, "a", 2, 9, "lxc")])
+    assert found.spent_s == 11
+    assert found.costs_s == {("web", "a"): pytest.approx(11)}
+
+
+def test_nothing_has_taken_nothing() -> None:
+    assert measure_pace([]) == (0.0, {})

@@ -9,9 +9,8 @@ import pytest
 from infrabench import registry
 from infrabench.analysis.tidy import tidy
 from infrabench.core import DesignError
-from infrabench.experiment.execution import session
 from infrabench.machines.hosts.host import LocalHost
-from tests.support.fakes import PLUGINS, fake_site
+from tests.support.fakes import PLUGINS, fake_site, run_session
 
 WORKLOAD = """
 from infrabench.core import Param, Measurement, Step
@@ -49,9 +48,9 @@ def test_a_workload_and_a_system_are_added_by_one_file_each(folder, tmp_path):
     (folder / "systems" / "new_system.py").write_text(SYSTEM)
     assert "new-workload" in registry.names("workloads")
     assert "new-system" in registry.names("systems")
-    run = session.run(
-        registry.study("fakes"), fake_site(LocalHost("here")), profile="tiny", systems=["fake-base", "new-system"],
-        workloads=["new-workload"], runs=2, folder=tmp_path / "session",
+    run = run_session(
+        registry.study("fakes"), tmp_path / "session", fake_site(LocalHost("here")), runs=2,
+        systems=["fake-base", "new-system"], workloads=["new-workload"],
     )  # fmt: skip
     table = tidy(run)
     assert table.groupby("system")["value"].apply(list).to_dict() == {"fake-base": [5, 5], "new-system": [5, 5]}

@@ -15,7 +15,6 @@ from infrabench.analysis.tidy import tidy
 from infrabench.core import (
     Case,
     Deployment,
-    DesignError,
     Guards,
     LedgerError,
     NotRunnable,
@@ -36,17 +35,6 @@ from infrabench.notebook import api, session_tables
 from tests.support.fakes import PLUGINS, DyingHost, fake_site
 from tests.support.fakes import interrupt_session as interrupt
 from tests.support.fakes import run_session as run
-from tests.support.stored_sessions import reseal
-
-
-@pytest.fixture(autouse=True)
-def _plugins(monkeypatch):
-    monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
-
-
-@pytest.fixture
-def study():
-    return registry.study("fakes")
 
 
 def states(folder):
@@ -193,16 +181,12 @@ def test_a_tool_whose_output_no_test_has_is_named_and_used(tmp_path, study, monk
     assert (opened.table["state"] == "ok").all()
 
 
-def test_without_the_baseline_nothing_starts(tmp_path, study):
-    with pytest.raises(NotRunnable, match="baseline 'fake-base' cannot run on fake: broken"):
-        run(study, tmp_path / "s", fake_site(refuse={"fake-base": "broken"}))
-    assert not (tmp_path / "s").exists()
-
-
 def test_where_the_baseline_cannot_run_the_named_systems_are_compared_with_the_first(tmp_path, study):
     refused = fake_site(refuse={"fake-base": "broken"})
-    with pytest.raises(NotRunnable, match="Name systems that can: where the study's baseline is not among them"):
+    said = "baseline 'fake-base' cannot run on fake: broken. Name systems that can: where the study's baseline is not"
+    with pytest.raises(NotRunnable, match=said):
         run(study, tmp_path / "s", refused)
+    assert not (tmp_path / "s").exists()
     folder = run(study, tmp_path / "s", refused, systems=["fake-third", "fake-other"])
     assert records.read_session(folder)["baseline"] == "fake-third"
     opened = session_data.open_session(folder)
@@ -244,32 +228,15 @@ def test_an_interrupt_keeps_what_is_recorded_and_the_session_goes_on(tmp_path, s
     assert records.verify(tmp_path / "s") == []
 
 
-def test_an_interrupt_inside_a_step_still_cleans_up_and_records_nothing(tmp_path, study, monkeypatch):
-    marker = tmp_path / "cleaned"
-    workload = registry.workload("fake")
-
-    def interrupted(capture):
-        raise AssertionError("not reached")
-
-    monkeypatch.setattr(workload, "parse", interrupted)
-    cases = (Case("fake", "slow", {"does": "hang", "marker": str(marker)}),)
-    profiles = {"tiny": Profile(1, cases)}
-    site = fake_site()
-    host = site.hosts["server"]
-
-    class Interrupting:
-        name, address, stream = host.name, host.address, host.stream
-
-        def run(self, argv, *, timeout_s, stdin=b""):
-            if "sleep 60" in argv:
-                raise KeyboardInterrupt
-            return host.run(argv, timeout_s=timeout_s, stdin=stdin)
-
-    site.hosts["server"] = Interrupting()
-    with pytest.raises(KeyboardInterrupt):
-        run(replace(study, profiles=profiles), tmp_path / "s", site)
-    assert marker.exists()
-    assert records.recorded(tmp_path / "s") == frozenset()
+@pytest.mark.parametrize("torn", [0, 7])
+def test_what_a_writer_that_was_killed_at_its_very_end_did_not_list_is_listed(tmp_path, study, torn):
+    folder = run(study, tmp_path / "s")
+    sums = (folder / "SHA256SUMS").read_bytes()
+    *others, last = sums.splitlines(keepends=True)
+    (folder / "SHA256SUMS").write_bytes(b"".join(others) + last[:torn])
+    assert records.verify(folder) == []
+    run(study, folder)
+    assert (folder / "SHA256SUMS").read_bytes() == sums
 
 
 def test_a_lost_host_ends_the_session_and_its_trial_is_aborted_for_good(tmp_path, study):
@@ -379,23 +346,6 @@ def replaced(workload):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"profile": "tinny"}, "did you mean tiny"),
-        ({"systems": ["fake-base", "fake-oter"]}, "did you mean fake-other"),
-        ({"workloads": ["fakke"]}, "did you mean fake"),
-        ({"runs": -3}, "runs must be a whole number of at least 1"),
-    ],
-)
-def test_a_bad_request_starts_nothing(tmp_path, study, asked, said):
-    site = fake_site()
-    with pytest.raises(DesignError, match=said):
-        run(study, tmp_path / "s", site, **{"profile": "tiny", **asked})
-    assert site.facts["log"] == []
-    assert not (tmp_path / "s").exists()
-
-
 def test_a_start_that_was_cut_short_is_compared_with_the_next(tmp_path, study, monkeypatch):
     store, of_host = SessionFolder.append_file, collect.of_host
 
@@ -409,14 +359,4 @@ def test_a_start_that_was_cut_short_is_compared_with_the_next(tmp_path, study, m
         run(study, tmp_path / "s")
     monkeypatch.setattr(collect, "of_host", lambda host: of_host(host) | {"hostname": "another"})
     with pytest.raises(LedgerError, match=r"here has changed .*'another' now"):
-        run(study, tmp_path / "s")
-
-
-def test_a_host_that_changed_is_not_measured_on(tmp_path, study):
-    interrupt(study, tmp_path / "s", 2)
-    path = tmp_path / "s/provenance/here.json"
-    facts = json.loads(path.read_text())
-    facts["kernel"]["release"] = "1.2.3"
-    reseal(tmp_path / "s", "provenance/here.json", json.dumps(facts).encode())
-    with pytest.raises(LedgerError, match=r"here has changed .*kernel release: '1.2.3' then"):
         run(study, tmp_path / "s")

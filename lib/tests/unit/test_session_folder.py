@@ -7,6 +7,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,17 +19,14 @@ from infrabench import registry
 from infrabench.analysis import session_data
 from infrabench.analysis.tidy import tidy
 from infrabench.core import Case, Profile
-from infrabench.experiment.execution import resume, session
+from infrabench.experiment.execution import runs, session
 from infrabench.experiment.execution.runner import Look
 from infrabench.ledger import records
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import live
-from tests.support.fakes import PLUGINS, fake_site
+from tests.support.fakes import fake_site
 
-
-@pytest.fixture(autouse=True)
-def _plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
+pytestmark = pytest.mark.usefixtures("fake_plugins")
 
 
 def count_reads(folder: Path, body: Callable[[], object]) -> Counter[str]:
@@ -76,7 +74,7 @@ def run_whole(folder: Path, stop_at: int = 0) -> Callable[[], None]:
         study = registry.study("fakes")
         study = replace(study, profiles={"tiny": Profile(30, (Case("fake", "a"),))}, probe_s=0.001)
         wanted = session.request(study, profile="tiny", precision=0.02)
-        stored = SessionFolder(folder)
+        stored, site = SessionFolder(folder), fake_site()
         live.PROGRESS_S = live.ESTIMATES_S = 0.0
         live.SHARE = 1e9
         live.figures.interim = lambda *_: None
@@ -89,7 +87,7 @@ def run_whole(folder: Path, stop_at: int = 0) -> Callable[[], None]:
                     raise ZeroDivisionError
 
             try:
-                session.carry_out(study, wanted, fake_site(), stored=stored, on_progress=step, look=look)
+                session.carry_out(study, wanted, site, nullcontext(site), stored=stored, on_progress=step, look=look)
             except ZeroDivisionError:
                 return
         session_data.read_stored(stored)
@@ -117,5 +115,5 @@ def test_a_run_reads_each_record_at_most_once(tmp_path: Path) -> None:
 def test_how_far_a_session_is_is_told_without_reading_a_record(tmp_path: Path) -> None:
     folder = tmp_path / "s"
     count_reads(folder, run_whole(folder, stop_at=20))
-    reads = count_reads(folder, lambda: resume.state(folder))
+    reads = count_reads(folder, lambda: runs.read_state(folder))
     assert not any(name.startswith("trials/") for name in reads)

@@ -16,15 +16,14 @@ import pytest
 from infrabench import registry
 from infrabench.cli import commands
 from infrabench.core import InfrabenchError
-from infrabench.experiment.execution import session
 from infrabench.experiment.execution.progress import HEADLESS
 from infrabench.ledger import catalogue
 from infrabench.ledger.archive import pack
 from infrabench.machines.sites.platforms import Outlook
 from infrabench.notebook import headless, start_page
 from infrabench_platforms import provider
-from tests.support.fakes import PLUGINS, fake_site, hide_engines
-from tests.unit.test_session_progress import stopped
+from tests.support.fakes import PLUGINS, hide_engines, run_session
+from tests.unit.test_progress import stopped
 
 FOUND = {
     "containers": {
@@ -89,7 +88,7 @@ def test_studies_are_those_that_have_a_notebook(monkeypatch: pytest.MonkeyPatch)
 
 def test_sessions_say_how_far_they_are_and_what_is_next(home: Path, writing: Path) -> None:
     stopped(home / "data/runs/fakes/left", 5)
-    session.run(registry.study("fakes"), fake_site(), profile="tiny", folder=home / "data/runs/fakes/whole")
+    run_session(registry.study("fakes"), home / "data/runs/fakes/whole")
     broken = stopped(home / "data/runs/fakes/broken", 5)
     (broken / "plan.jsonl").write_text("{")
     rows = {line.split(" | ")[0].strip("| "): line for line in repr(start_page.own_table()).splitlines()[2:]}
@@ -106,7 +105,7 @@ def test_sessions_say_how_far_they_are_and_what_is_next(home: Path, writing: Pat
 def test_recorded_sessions_are_apart_from_those_of_this_machine(home: Path) -> None:
     assert repr(start_page.own_table()) == "There is no session of this machine yet."
     assert repr(start_page.recorded_table()) == "There is no recorded session."
-    made = session.run(registry.study("fakes"), fake_site(), profile="tiny", folder=home / "one")
+    made = run_session(registry.study("fakes"), home / "one")
     pack(made, home / "data/recorded/fakes/one.tar.xz")
     assert "| one | fakes | tiny | fake-base, fake-other | 3 |" in repr(start_page.recorded_table())
     assert not (home / "data/runs").exists()

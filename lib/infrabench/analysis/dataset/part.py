@@ -24,9 +24,8 @@ from infrabench.analysis.tidy import DTYPES, PLAN_COLUMNS, SCHEMA, check
 from infrabench.core import DesignError, LedgerError
 from infrabench.core.names import is_name
 from infrabench.ledger import ledger
-from infrabench.ledger.checksums import SUMS, read_sums
 from infrabench.ledger.codes import CODE
-from infrabench.ledger.files import list_files, read_bytes, read_file
+from infrabench.ledger.files import SUMS, list_files, read_bytes, read_file, read_sums
 from infrabench.ledger.records import SESSION, damage, note_files, read_session, unlisted
 from infrabench.stats.table import ANALYSED
 

@@ -32,10 +32,7 @@ ANSWER_S = 10.0
 
 
 def read_plan(campaign: Campaign, executor: Executor = "local") -> Plan:
-    """Return the plan of a campaign as far as its files and ledgers say: no site is asked.
-
-    Raises `Refused` with everything that is wrong.
-    """
+    """Return the plan of a campaign as far as its files and ledgers say; `Refused` has everything that is wrong."""
     known, jobs, wrong = _read(campaign, executor)
     stands, foreign = _stands(jobs)
     if wrong or foreign:

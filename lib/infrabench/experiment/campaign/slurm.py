@@ -54,10 +54,7 @@ def options(campaign: str, asked: Sequence[Slurm]) -> list[str]:
 
 
 def cancel(campaign: str) -> list[str]:
-    """Cancel what an engine that was killed left in the queue or running, and return the ids of those jobs.
-
-    Raises `DesignError` where there is no Slurm, `SiteError` when it does not answer.
-    """
+    """Cancel what an engine that was killed left in the queue or running, and return the ids of those jobs."""
     here = LocalHost(environment=os.environ)
     result = here.run(("squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%i %j"), timeout_s=ASK_S)
     if result.status in (126, 127):

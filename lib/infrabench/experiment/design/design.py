@@ -256,10 +256,7 @@ def workloads(design: Design) -> list[str]:
 def without(
     design: Design, *, systems: Sequence[str] = (), workloads: Sequence[str] = (), excluded: Iterable[Treatment] = ()
 ) -> Design:
-    """Return `design` without what cannot run; blocks stay complete because it is left out of every one.
-
-    A case whose treatments are all `excluded` is gone.
-    """
+    """Return `design` without what cannot run, in any block; a case whose treatments are all `excluded` is gone."""
     left = replace(
         design,
         systems=tuple(name for name in design.systems if name not in systems),

@@ -32,10 +32,7 @@ Values = Mapping[str, tuple[Any, ...]]  # of one workload: parameter -> values
 def read_settings(
     settings: Mapping[str, Sequence[Any]], workloads: Iterable[str], declared: Mapping[str, Mapping[str, Param]]
 ) -> dict[str, tuple[Any, ...]]:
-    """Return settings (``web.users``) with each value as its parameter has it; ranges are written out.
-
-    `workloads`: those of the design. `DesignError` for a workload, a parameter or a value that cannot be.
-    """
+    """Return settings (``web.users``) of the design's `workloads` with each value as its parameter has it."""
     read = {}
     for name, given in settings.items():
         workload, _, parameter = name.partition(".")

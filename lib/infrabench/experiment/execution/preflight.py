@@ -136,10 +136,7 @@ def compare_tools(versions: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 
 def compare_servers(content: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each program that is not one file on the servers of all systems: `collect_contents`' sums.
-
-    Versions are of what measures, which may be a client alone.
-    """
+    """Return a sentence for each program that is not one file on all servers: versions may be those of a client."""
     servers = {system: parts["targets"].get("server", {}) for system, parts in content["systems"].items()}
     sums = {
         system: {name: f"sha256 {each['sha256'][:12]}" for name, each in place.get("programs", {}).items()}
@@ -198,10 +195,7 @@ def check_disks(design: Design, deployments: Mapping[str, Deployment]) -> None:
 def _role(
     design: Design, name: str, workload: Workload, targets: Mapping[str, Target]
 ) -> tuple[str | None, dict[str, str]]:
-    """Return the role that a workload measures from, and its scenarios that do not apply, with the reason.
-
-    The role is None when none of its scenarios applies.
-    """
+    """Return the role that a workload measures from (None: no scenario applies), and why other scenarios do not."""
     role, absent = None, dict[str, str]()
     for case in design.cases:
         if case.workload == name:

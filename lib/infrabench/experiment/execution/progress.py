@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from tqdm import tqdm
 
 from infrabench.core import Trial, TrialRecord
-from infrabench.experiment.design.design import TRIAL_OVERHEAD_S
+from infrabench.experiment.design.design import TRIAL_OVERHEAD_S, Treatment
 from infrabench.ledger.session_folder import SessionFolder
 
 HEADLESS = "INFRABENCH_HEADLESS"  # set in the environment of a notebook whose output goes to a log
-Treatment = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +50,11 @@ class Estimator:
     """
 
     def __init__(self, trials: Sequence[Trial], stored: SessionFolder | None = None) -> None:
-        self._stored, self.left_s = stored, 0.0
-        self._left: Counter[Treatment] = Counter(_treatment(trial) for trial in trials)
-        self._planned = {_treatment(trial): trial.seconds + TRIAL_OVERHEAD_S for trial in trials}
+        self._stored, self.left_s, self.total = stored, 0.0, 0
+        self._left, self._planned = Counter[Treatment](), dict[Treatment, float]()
         self._took: dict[Treatment, tuple[int, float]] = {}
-        self.total = len(trials)
         self.states: Counter[str] = Counter()
+        self.more(trials)
 
     def add(self, record: TrialRecord, seconds: float | None = None) -> Progressed:
         """Count a finished trial that took `seconds` of wall time (None: what its record says)."""
@@ -92,7 +90,7 @@ class Estimator:
 
 @contextmanager
 def bar(title: str) -> Iterator[OnProgress]:
-    """Yield a function for `session.run` that shows a progress bar in a terminal; a log gets a line now and then."""
+    """Yield a function for a session that shows a progress bar in a terminal; a log gets a line now and then."""
     bars: list[tqdm] = []
     terminal = sys.stderr.isatty()
     interval_s = 0.2 if terminal else 20.0  # a log must not be flooded

@@ -1,27 +1,47 @@
-"""Reading raw output again: does it still say what was recorded? A mended parser needs no new runs."""
+"""Recorded sessions once more: does raw output still say what was recorded, does the plan follow from the request?
+
+A mended parser needs no new runs; and the same request is the same plan.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from infrabench import registry
-from infrabench.core import Capture, LedgerError, NotAsClaimed, ParseError, Result, TrialRecord, Workload
+from infrabench.core import (
+    Capture,
+    Case,
+    InfrabenchError,
+    LedgerError,
+    NotAsClaimed,
+    ParseError,
+    Request,
+    Result,
+    TrialRecord,
+    Workload,
+)
+from infrabench.experiment.design import design as designs
+from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution.trial import parse_trial
 from infrabench.experiment.provenance.code import digests_of, parser_definitions
-from infrabench.ledger.checksums import SUMS
+from infrabench.ledger import records
 from infrabench.ledger.codes import CODE, known_codes, trial_code, unnamed_code
-from infrabench.ledger.files import read_file
-from infrabench.ledger.records import BLOCKS, LOOK, PLAN, RECORD, note_files, parse_plan, read_trials
+from infrabench.ledger.files import SUMS, read_file
 from infrabench.ledger.session_folder import SessionFolder
 
 READABLE = ("ok", "invalid", "unparsable")  # the states of trials whose tool ended well
+# What a session says of itself as its parameters do: the analysis would take a default for one that is not there.
+REPEATED = (
+    "study", "profile", "blocks", "seed", "systems", "workloads", "baseline", "site", "limits", "guards", "margins",
+    "primary", "deployments", "order", "stopping", "variants",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -39,8 +59,7 @@ def compare(folder: Path) -> RawOutputCheck:
     that the parser has learnt since, which contradicts no record: it is reported apart from the differences. But where
     the record was made with the very parser of now, that parser had it too, and it is missing in the record.
     """
-    records = list(read_trials(folder))
-    session = SessionFolder(folder)
+    every, session = records.read_trials(folder), SessionFolder(folder)
     codes = known_codes(session.session, session.notes(CODE))
 
     @cache
@@ -50,15 +69,12 @@ def compare(folder: Path) -> RawOutputCheck:
         then = {parts[part] for parts in codes if part in parts and trial_code(session.session, parts, name) == code}
         return bool(then) and then == set(digests_of({part: parser_definitions(name)}).values())
 
-    last = _last_attempts(records)
     known: dict[str, set[str]] = {}
-    for then in records:
+    for then in every:
         known.setdefault(then.trial.workload, set()).update(each.metric for each in then.measurements)
     found: list[str] = []
     learnt: Counter[tuple[str, str]] = Counter()
-    workload = cache(registry.workload)  # of every trial it would be looked for anew
-    for then in records:
-        now = reparse_record(folder, then, workload, repeated=then.trial.attempt < last[_treatment(then)])
+    for then, now in _reparse_all(folder, every):
         trial, metrics = then.trial, known[then.trial.workload]
         new = [each.metric for each in now.measurements if metrics and each.metric not in metrics]
         if new and not is_of_now(trial.workload, then.code):
@@ -99,15 +115,18 @@ def reparse_record(
     return replace(record, measurements=found, state="ok", reason="")
 
 
-def _last_attempts(records: Iterable[TrialRecord]) -> dict[tuple[int, str, str, str], int]:
-    last: dict[tuple[int, str, str, str], int] = {}
-    for each in records:
-        last[_treatment(each)] = max(each.trial.attempt, last.get(_treatment(each), 0))
-    return last
-
-
-def _treatment(record: TrialRecord) -> tuple[int, str, str, str]:
-    return record.trial.block, record.trial.system, record.trial.workload, record.trial.scenario
+def _reparse_all(
+    folder: Path, every: Sequence[TrialRecord], left_out: Container[str] = ()
+) -> Iterator[tuple[TrialRecord, TrialRecord]]:
+    """Yield each record but those `left_out`, by their ids, and what `reparse_record` makes of it."""
+    workload, last = cache(registry.workload), dict[tuple[Any, ...], int]()  # it would be looked for anew each time
+    for each in every:
+        place = records.place(each.trial)
+        last[place] = max(each.trial.attempt, last.get(place, 0))
+    for each in every:
+        if each.trial.id not in left_out:
+            repeated = each.trial.attempt < last[records.place(each.trial)]
+            yield each, reparse_record(folder, each, workload, repeated=repeated)
 
 
 def capture(folder: Path, record: TrialRecord) -> Capture:
@@ -139,34 +158,26 @@ def write(folder: Path, destination: Path) -> Path:
     codes = known_codes(then, notes)
     parsers = digests_of({part: parser_definitions(name) for part, name in _parsers(codes).items()})
     begun = then | ({CODE: _parsed_by(parsers, then[CODE])} if CODE in then else {})
-    planned = parse_plan(folder / PLAN, read_file(folder, PLAN))
+    planned = records.parse_plan(folder / records.PLAN, read_file(folder, records.PLAN))
     with SessionFolder(destination).opened(begun, planned) as copy:
         if copy.session.get(CODE) != begun.get(CODE):
             raise LedgerError(f"{destination} was begun with other parsers; name another folder")
-        for path in sorted(path for part in ("provenance", BLOCKS) for path in folder.glob(f"{part}/[!.]*")):
+        for path in sorted(path for part in ("provenance", records.BLOCKS) for path in folder.glob(f"{part}/[!.]*")):
             name = path.relative_to(folder).as_posix()
             if not (destination / name).exists():
-                data = read_file(folder, name)
-                if path in note_files(folder, CODE):
-                    note = json.loads(data)
-                    data = (
-                        json.dumps(note | {"parts": _parsed_by(parsers, note["parts"])}, sort_keys=True).encode()
-                        + b"\n"
-                    )
-                elif path in note_files(folder, LOOK) and "budget" in (note := json.loads(data)):
-                    data = json.dumps(note | {"reparsed": True}, sort_keys=True).encode() + b"\n"
+                data, changed = read_file(folder, name), dict[str, Any]()
+                if path in records.note_files(folder, CODE):
+                    changed = {"parts": _parsed_by(parsers, json.loads(data)["parts"])}
+                elif path in records.note_files(folder, records.LOOK) and "budget" in json.loads(data):
+                    changed = {"reparsed": True}
+                if changed:
+                    data = json.dumps(json.loads(data) | changed, sort_keys=True).encode() + b"\n"
                 copy.append_file(name, data)
-        workload, records = cache(registry.workload), list(read_trials(folder))
-        last = _last_attempts(records)
-        for record in records:
-            if record.trial.id not in copy.records:
-                own = f"trials/{record.trial.id}"
-                names = {path.name for path in (folder / own).iterdir()} - {RECORD, SUMS}
-                blobs = {name: read_file(folder, f"{own}/{name}") for name in sorted(names)}
-                code = _code_now(then, codes, parsers, record)
-                repeated = record.trial.attempt < last[_treatment(record)]
-                now = reparse_record(folder, record, workload, repeated=repeated)
-                copy.append_trial(replace(now, code=code), blobs)
+        for record, now in _reparse_all(folder, records.read_trials(folder), frozenset(copy.records)):
+            own = f"trials/{record.trial.id}"
+            names = {path.name for path in (folder / own).iterdir()} - {records.RECORD, SUMS}
+            blobs = {name: read_file(folder, f"{own}/{name}") for name in sorted(names)}
+            copy.append_trial(replace(now, code=_code_now(then, codes, parsers, record)), blobs)
     return destination
 
 
@@ -194,3 +205,47 @@ def _code_now(
 def _outcome_text(record: TrialRecord) -> str:
     values = ", ".join(f"{m.metric} = {m.value:.6g} {m.unit}" for m in record.measurements)
     return f"{record.state} ({values or record.reason})"
+
+
+def recorded_design(session: Mapping[str, Any]) -> Design:
+    """Return the design of a session from its ``session.json`` alone, whatever its study says today."""
+    parameters = session["parameters"]
+    whole = Design(
+        Request.from_session(session), parameters["blocks"], tuple(parameters["systems"]),
+        tuple(Case(**case) for case in parameters["cases"]), parameters["seed"], parameters.get("deployments", 1),
+        baseline=parameters["baseline"],
+    )  # fmt: skip
+    left_out = {"systems": tuple(session["not_run"]), "workloads": tuple(session["left_out"])}
+    return designs.without(whole, **left_out, excluded=records.not_applicable(session))
+
+
+def check_plan(stored: SessionFolder) -> list[str]:
+    """Return what of a session's plan does not follow from the request in ``session.json``, a sentence a block."""
+    planned = designs.by_block(stored.plan)
+    try:
+        design = recorded_design(stored.session)
+        expected = designs.by_block(designs.trials(design))
+        for note in (*stored.notes(records.DISCARDED), *stored.notes(records.LOOK)):
+            expected |= {
+                number: list(designs.block(design, number, deployment, records.added_cases(note)))
+                for number, deployment in note["adds"]
+                if number in planned  # its writer may have been killed between the promise and the block
+            }
+    except (InfrabenchError, LookupError, TypeError, ValueError, ArithmeticError) as error:
+        return [f"{stored.path}: no plan follows from what session.json says was asked for: {error!r}"]
+    parameters = stored.session["parameters"]
+    faults = [
+        f"{stored.path}: its {name} is missing, which its parameters have"
+        for name in REPEATED
+        if name in parameters and name not in stored.session
+    ]
+    faults += [
+        f"{stored.path}: its {name} are not those that were asked for, without what it says was left out"
+        for name, left in (("systems", design.systems), ("workloads", designs.workloads(design)))
+        if name in stored.session and stored.session[name] != [*left]
+    ]
+    return faults + [
+        f"{stored.path}: block {number} of the plan is not the one that follows from what was asked for"
+        for number in sorted({*planned, *expected})
+        if planned.get(number) != expected.get(number)
+    ]

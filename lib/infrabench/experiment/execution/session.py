@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,12 +35,12 @@ from infrabench.core import (
 )
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
-from infrabench.experiment.design.replan import REPEATED
 from infrabench.experiment.execution import blocks, preflight
 from infrabench.experiment.execution.deployments import Fleet, deployed
 from infrabench.experiment.execution.progress import OnProgress
+from infrabench.experiment.execution.reparse import REPEATED
 from infrabench.experiment.execution.runner import LookAt, Ready, Runner, end_orphans
-from infrabench.experiment.provenance import code, collect, contents
+from infrabench.experiment.provenance import code, collect
 from infrabench.ledger import catalogue
 from infrabench.ledger.codes import CODE
 from infrabench.ledger.records import FORMAT, absences, not_applicable
@@ -155,22 +156,11 @@ def parameters(study: Study, wanted: Design, site: Site | Named) -> dict[str, An
     )  # fmt: skip
 
 
-def run(
-    study: Study, site: Site, *, folder: Path, on_progress: OnProgress | None = None, look: LookAt | None = None,
-    **parameters: Any,
-) -> Path:  # fmt: skip
-    """Run the missing trials of a request of `study` and return the session folder; see `request`, `carry_out`."""
-    wanted = request(study, **parameters)
-    study = at(designs.study_of(study, wanted, registry.names("systems")), site)
-    carry_out(study, wanted, site, stored=SessionFolder(folder), on_progress=on_progress, look=look)
-    return folder
-
-
 def carry_out(
-    study: Study, wanted: Design, site: Site, *, stored: SessionFolder, on_progress: OnProgress | None = None,
-    look: LookAt | None = None,
+    study: Study, wanted: Design, named: Named, opening: AbstractContextManager[Site], *, stored: SessionFolder,
+    on_progress: OnProgress | None = None, look: LookAt | None = None,
 ) -> None:  # fmt: skip
-    """Run the missing trials of a session; a finished session stays as it is.
+    """Run the missing trials of a session; for a finished session, the site that is `named` is not even opened.
 
     `wanted` is a design of `study` (see `study_of`, `at`). `stored` is made when its folder is absent, and continued
     when its parameters are these. `on_progress` is called before the first trial and after each one. `look`, which a
@@ -184,15 +174,18 @@ def carry_out(
     LedgerError
         The folder is damaged, belongs to other parameters, cannot be written, or another run has it.
     """
-    asked = parameters(study, wanted, site)
+    asked = parameters(study, wanted, named)
     if is_complete(stored, study, wanted, asked):
+        for system, reason in stored.session["not_run"].items():
+            since = stored.session["created_utc"][:10]
+            log.info("%s could not run on %s and is not tried again here: %s", system, since, reason)
         stored.finalize()
-        log.info("%s is complete", stored.path)
+        log.info("%s is complete; give another session name to measure anew", stored.path)
         return
     if wanted.stopping is not None and look is None:
         raise DesignError("a design that adds blocks needs a look at its intervals")
     check_folder(study, wanted, stored)
-    with stored.claimed(), sweeping() as sweeper:
+    with opening as site, stored.claimed(), sweeping() as sweeper:
         end_orphans(site, sweeper)
         first = True
         while first or not blocks.is_finished(stored, study, wanted):
@@ -208,9 +201,8 @@ def carry_out(
                     for name, sentence in tools.items():
                         log.warning("%s on %s: %s", name, system, sentence)
                 roles = {name: preflight.roles(site, each) for name, each in fleet.deployments.items()}
-                content = contents.collect_contents(
-                    site, fleet.deployments, roles, contents.tools_by_role(ready.workloads)
-                )
+                programs = collect.tools_by_role(ready.workloads)
+                content = collect.collect_contents(site, fleet.deployments, roles, programs)
                 for sentence in (*preflight.compare_tools(ready.tools), *preflight.compare_servers(content)):
                     log.warning("%s", sentence)
                 hosts = collect.store(
@@ -278,10 +270,7 @@ def keep_begun_design(stored: SessionFolder, ready: Ready) -> Ready:
 
 
 def is_complete(stored: SessionFolder, study: Study, wanted: Design, asked: Mapping[str, Any]) -> bool:
-    """Tell whether a session has nothing left to do for these parameters.
-
-    Raises `LedgerError` when it was made with other parameters, or is damaged.
-    """
+    """Tell whether a session has nothing left to do; `LedgerError` when it is damaged, or of other parameters."""
     if not stored.exists():
         return False
     stored.check_parameters(asked)

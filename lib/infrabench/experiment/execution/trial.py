@@ -37,8 +37,7 @@ from infrabench.core import (
     share_out,
 )
 from infrabench.core.names import is_label
-from infrabench.experiment.execution.guards import CLOCK_S, judge
-from infrabench.experiment.execution.monitor import Monitor, Sample
+from infrabench.experiment.execution.monitor import CLOCK_S, Monitor, Sample, judge
 from infrabench.experiment.execution.rounds import join_windows, name_steps, pool_rounds, split_captures
 from infrabench.machines.sites import redaction
 

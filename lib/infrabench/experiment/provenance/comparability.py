@@ -3,7 +3,9 @@
 Only files of the two sessions are read. A key that must be equal and is not makes the sessions incomparable: they are
 refused, or, where somebody asks for it all the same, everything made from them carries a stamp that names the keys.
 
-`FACTS` are what hosts say of themselves, a row each: where it stands, and what it is used for.
+`FACTS` are what hosts say of themselves, a row each: where it stands, and what it is used for. Of two ``contents.json``
+there is one change for each program and each list of packages: the same image stands behind several systems, and hosts
+share programs, so a change names all places that it concerns. What one side does not know is no change.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from infrabench.core import InfrabenchError, SchemaError, canonical
-from infrabench.experiment.provenance.content_changes import Difference, changes
 from infrabench.ledger import records
 from infrabench.ledger.codes import CODE, known_codes
+from infrabench.ledger.fields import PACKAGES
 
 TOOLS = "tools"  # the versions of what the workloads measure with, on the hosts themselves
 
@@ -64,8 +66,6 @@ AGREED = tuple(".".join(path) for path in MUST_AGREE)
 PARITY = {fact.parity: fact for fact in FACTS if fact.parity}
 # Of a system, beside its tools' versions.
 DEPLOYED = ("version", "release", "node_image", "image", "storage", "client", "limits")
-
-
 # What the trials of two sessions have to share before their numbers are put together.
 ASKED = ("study", "baseline", "cases", "limits", "guards", "margins", "primary", "variants")
 NOT_HOSTS = ("deployments", "not-run", "site", "suite", records.CONTENTS)
@@ -77,6 +77,25 @@ IGNORED = (
 )
 PARTS = ("versions", "components")  # facts of a system that name programs: shown although they are only reported
 FEW = 4  # packages of a list that are named where not all are asked for
+SHORT = 12  # digits of a digest that are shown
+MOST_PLACES = 8  # that are named
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One key whose value is not the same in both sessions; `checked`: it has to be.
+
+    `named`: it says what was measured, and is shown although it is only reported. `packages`: those that differ, each
+    with its versions; those of another version first.
+    """
+
+    where: str  # a host's name, "system NAME", "suite", "asked" or "site"; of contents, their places
+    key: str
+    first: Any
+    second: Any
+    checked: bool
+    named: bool = False
+    packages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +108,9 @@ class Between:
 
 
 class NotComparable(InfrabenchError):
-    """Sessions whose checked provenance differs. Carries the differences."""
+    """Sessions whose checked provenance differs."""
 
     def __init__(self, names: Sequence[str], differences: Sequence[Difference]) -> None:
-        self.differences = tuple(differences)
         some = "; ".join(f"{d.where} {d.key}: {shown(d.first)} / {shown(d.second)}" for d in differences[:8])
         more = f"; and {len(differences) - 8} more" if len(differences) > 8 else ""
         super().__init__(
@@ -135,9 +153,9 @@ def between_sites(folders: Mapping[str, Path]) -> Between:
     Raises `SchemaError` when they are not of one study with one baseline, `NotComparable` when they were asked for
     different things: other parameters of a case, margins, limits, guards, primary metrics.
     """
-    names = list(folders)
     measures_alike(list(folders.values()))
     sessions = {name: _read(folder) for name, folder in folders.items()}
+    names = list(sessions)
     for name in names[1:]:
         requests = _request_differences(sessions[names[0]].session, sessions[name].session)
         if checked := [each for each in requests if each.checked]:
@@ -190,19 +208,17 @@ def _cases(then: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) 
 
     Nor is one in other rounds: a percentile is the mean of those of the rounds.
     """
-
-    def named(cases: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], Any]:
-        return {
+    old, new = (
+        {
             (case["workload"], case["scenario"]): dict(case["params"])
             | ({"rounds": case["rounds"]} if case.get("rounds", 1) > 1 else {})
             for case in cases
         }
-
-    old, new = named(then), named(now)
+        for cases in (then, now)
+    )
     for key in sorted({*old, *new}):
-        both = key in old and key in new
         if old.get(key) != new.get(key):
-            yield Difference("asked", f"case {' '.join(key)}", old.get(key), new.get(key), both)
+            yield Difference("asked", f"case {' '.join(key)}", old.get(key), new.get(key), key in old and key in new)
 
 
 class _Provenance(NamedTuple):
@@ -290,6 +306,72 @@ def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
     return {prefix.removesuffix("."): data}
 
 
+def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[Difference]:
+    """Return what differs between the contents of two sessions, or of two runs of one, at the places that both have.
+
+    Checked are programs, and packages of images that were made for it. Packages of a host of one's own are not: it has
+    many that no trial touches, and those that count are told by their programs.
+    """
+    one, two = _places(then), _places(now)
+    programs: dict[tuple[str, str, str, bool], list[str]] = {}
+    lists: dict[tuple[str, str, bool], list[str]] = {}
+    for name in (each for each in one if each in two):
+        old, new = one[name], two[name]
+        for program in sorted({*old["programs"], *new["programs"]}):
+            first, second = _total(old, program), _total(new, program)
+            if first and second and first != second:
+                checked = program in old["programs"] and program in new["programs"]
+                programs.setdefault((program, first, second, checked), []).append(name)
+        digests = old.get(PACKAGES), new.get(PACKAGES)
+        if all(digests) and digests[0] != digests[1]:
+            lists.setdefault((*digests, bool(old.get("image") and new.get("image"))), []).append(name)
+    found = [
+        Difference(_join(places), f"program {program}", first, second, checked, named=True)
+        for (program, first, second, checked), places in programs.items()
+    ]
+    for (first, second, checked), places in lists.items():
+        rows = then.get(PACKAGES, {}).get(first, []), now.get(PACKAGES, {}).get(second, [])
+        summary = [f"{len(each)} {digest[:SHORT]}" for each, digest in zip(rows, (first, second), strict=True)]
+        packages = tuple(differing_packages(*rows))
+        found.append(Difference(_join(places), PACKAGES, *summary, checked, named=True, packages=packages))
+    return found
+
+
+def differing_packages(then: Sequence[str], now: Sequence[str]) -> Iterator[str]:
+    """Yield the packages that differ between two lists, ``NAME VERSION | VERSION``: first those that are in both.
+
+    >>> list(differing_packages(["a 1 all", "b 1 amd64"], ["b 2 amd64", "c 1 all"]))
+    ['b 1 | 2', 'a 1 | nothing', 'c nothing | 1']
+    """
+    old, new = ({(name, arch): version for name, version, arch in map(str.split, each)} for each in (then, now))
+    names = [name for name, _ in {**old, **new}]
+    for key in sorted({**old, **new}, key=lambda each: (each not in old or each not in new, each)):
+        first, second = old.get(key, "nothing"), new.get(key, "nothing")
+        if first != second:
+            name = key[0] if names.count(key[0]) == 1 else ":".join(key)
+            yield f"{name} {first} | {second}"
+
+
+def _total(place: Mapping[str, Any], program: str) -> str:
+    """Return the checksum of a program as it is shown, or why there is none; empty where nobody asked for it."""
+    if program in place["programs"]:
+        return str(place["programs"][program]["sha256"])[:SHORT]
+    return str(place["missing"].get(program, ""))
+
+
+def _places(contents: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    found = {f"host {name}": place for name, place in contents.get("hosts", {}).items()}
+    for system, made in contents.get("systems", {}).items():
+        found |= {system if role == "server" else f"{system} {role}": each for role, each in made["targets"].items()}
+        found |= {f"{system} on {name}": each for name, each in made["hosts"].items()}
+    return found
+
+
+def _join(places: Sequence[str]) -> str:
+    more = len(places) - MOST_PLACES
+    return ", ".join(places[:MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
+
+
 def shown(value: Any) -> str:
     """Return a value of a difference in at most 60 characters."""
     text = "nothing" if value is None else str(value)
@@ -297,10 +379,7 @@ def shown(value: Any) -> str:
 
 
 def describe(each: Difference, *, every: bool = False) -> str:
-    """Return both values of a difference in a line: of packages how many differ, and the first of them.
-
-    `every`: all packages, a line each.
-    """
+    """Return both values of a difference in a line: of packages how many differ, and the first of them, or `every`."""
     if not each.packages:
         return f"{shown(each.first)} | {shown(each.second)}"
     count = f"{each.first.split()[0]} and {each.second.split()[0]}, {len(each.packages)} differ"

@@ -28,8 +28,7 @@ from infrabench.analysis.tables import notation
 from infrabench.core import DesignError, InfrabenchError, LedgerError
 from infrabench.ledger import archive, catalogue
 from infrabench.ledger.archive import ArchiveMember
-from infrabench.ledger.checksums import SUMS, line
-from infrabench.ledger.files import read_bytes
+from infrabench.ledger.files import SUMS, line, read_bytes
 from infrabench.ledger.records import read_session
 from infrabench.notebook import api
 from infrabench.publish.artifact import crate, licences

@@ -28,8 +28,7 @@ from infrabench.core import InfrabenchError, LedgerError
 from infrabench.core.names import file_name
 from infrabench.experiment.provenance import labels
 from infrabench.ledger import archive, catalogue
-from infrabench.ledger.checksums import SUMS
-from infrabench.ledger.files import list_files
+from infrabench.ledger.files import SUMS, list_files
 from infrabench.ledger.records import RECORD
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.publish.report.answers import make_anchor

@@ -18,6 +18,7 @@ from infrabench_platforms import lab
 from infrabench_platforms.clusters import control, pods
 from infrabench_platforms.clusters.cluster import Kubectl
 from infrabench_platforms.clusters.cni import make_cluster
+from tests.support.fakes import run_session
 from tests.support.machine_noise import is_carried_out
 
 CILIUM = system("cilium")
@@ -89,7 +90,7 @@ def test_another_cni_than_it_has_is_refused_before_anything_is_made(kubeconfig: 
         pytest.raises((DesignError, NotRunnable), match=r"the cluster's CNI is not flannel.*Name systems that can"),
         open_site(kubeconfig) as site,
     ):
-        session.run(study("cnis"), site, profile="smoke", folder=tmp_path / "s", runs=1)
+        run_session(study("cnis"), tmp_path / "s", site, profile="smoke", runs=1)
     assert not (tmp_path / "s").exists()
     assert not _has_namespace(kubeconfig)
 

@@ -12,10 +12,10 @@ from infrabench import cli, registry
 from infrabench.core import LedgerError, Site
 from infrabench.experiment.execution import preflight, session
 from infrabench.experiment.execution.deployments import deployed
-from infrabench.experiment.provenance import contents
+from infrabench.experiment.provenance import collect
 from infrabench.experiment.provenance.comparability import differences
 from infrabench.ledger import records
-from tests.support.fakes import stop_after
+from tests.support.fakes import run_session, stop_after
 
 pytestmark = pytest.mark.timeout(600)
 ENGINE = {"docker", "dockerd", "containerd", "containerd-shim-runc-v2", "runc"}
@@ -27,7 +27,7 @@ def measure(site: Site, folder: Path, stop: int | None = None) -> Path:
     study = registry.study("containers")
     wanted = {"profile": "smoke", "systems": ["native", "docker"], "workloads": ["sysbench-cpu", "stream"], "runs": 2}
     report = None if stop is None else stop_after(stop)
-    return session.run(study, site, folder=folder, on_progress=report, **wanted)
+    return run_session(study, folder, site, report, **wanted)
 
 
 def test_a_session_says_what_it_measured_and_a_changed_program_is_named(
@@ -70,12 +70,12 @@ def test_asking_costs_little(lab_site: Site, record_property: Callable[[str, obj
     """Of all systems that the lab has, on top of what a session does at its start."""
     study = registry.study("containers")
     wanted = session.request(study, profile="smoke", systems=["native", "docker", "lxc", "lxd", "podman", "incus"])
-    tools = contents.tools_by_role({case.workload: registry.workload(case.workload) for case in wanted.cases})
+    tools = collect.tools_by_role({case.workload: registry.workload(case.workload) for case in wanted.cases})
     with deployed(study, wanted, lab_site, label="contents") as fleet:
         fleet.resume_all()
         roles = {name: preflight.roles(lab_site, each) for name, each in fleet.deployments.items()}
         begin = time.monotonic()
-        found = contents.collect_contents(lab_site, fleet.deployments, roles, tools)
+        found = collect.collect_contents(lab_site, fleet.deployments, roles, tools)
         spent_s = time.monotonic() - begin
     record_property("spent_s", spent_s)
     places = {

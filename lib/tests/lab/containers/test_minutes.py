@@ -9,9 +9,9 @@ import pytest
 from infrabench import registry
 from infrabench.analysis.budget import check_looks
 from infrabench.analysis.session_data import open_session
-from infrabench.experiment.design.replan import check_plan
 from infrabench.experiment.execution import reparse, runs, session
 from infrabench.experiment.execution.blocks import FINAL
+from infrabench.experiment.execution.reparse import check_plan
 from infrabench.ledger import catalogue, records
 from infrabench.ledger.pace import measure_pace
 from infrabench.ledger.session_folder import SessionFolder

@@ -18,7 +18,7 @@ import pytest
 
 from infrabench import cli
 from infrabench.core import DesignError, InfrabenchError
-from infrabench.experiment.campaign import checks, engine, overlap, summary
+from infrabench.experiment.campaign import checks, engine, summary
 from infrabench.experiment.campaign.file import Campaign
 from infrabench.experiment.campaign.plan import Plan
 from infrabench.ledger import records
@@ -72,7 +72,7 @@ def test_a_failed_job_stops_its_site_alone_and_the_same_campaign_goes_on(
     assert {state for state, _ in told(apart).values()} == {"complete"}
     assert executed(home) == ["c.a.again", "c.a.camp", "c.b.again", "c.b.camp", "c.b.camp"]
     assert {path: path.read_bytes() for path in before} == before
-    assert overlap.describe_overlaps(apart)[1]
+    assert summary.describe_overlaps(apart)[1]
     assert {path.name for path in (engine.folder("c") / "b").glob("*.ipynb")} == {"camp.ipynb", "again.ipynb"}
     (home / "fails-c.b.camp").unlink()
     engine.run(planned(campaign), engine.How())  # measures nothing, and executes the one notebook that failed
@@ -192,7 +192,7 @@ def test_killed_anywhere_it_goes_on_and_nothing_is_doubled_or_met(
     for job in found.jobs:
         assert records.verify(job.folder) == []
         assert {each.trial.attempt for each in records.read_trials(job.folder)} == {0}
-    assert overlap.describe_overlaps(checks.read_plan(campaign))[1]
+    assert summary.describe_overlaps(checks.read_plan(campaign))[1]
     assert gone(mark) < 5
 
 

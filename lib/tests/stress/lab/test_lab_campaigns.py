@@ -20,7 +20,7 @@ import pytest
 
 from infrabench import cli
 from infrabench.core import Host, Machines, Result
-from infrabench.experiment.campaign import checks, engine, file, overlap, summary
+from infrabench.experiment.campaign import checks, engine, file, summary
 from infrabench.experiment.campaign.plan import Plan
 from infrabench.ledger import catalogue, records
 from infrabench.machines.sites.site import open_site
@@ -163,7 +163,7 @@ def proven(planned: Plan, home: Path, wanted: int) -> str:
         assert {records.place(record.trial) for record in every if record.trial.attempt} == invalid
         assert (engine.own(job, planned.campaign)["out"]).is_file()
     assert [each["not_run"] for each in summary.sessions(planned)] == [{}] * len(planned.jobs)
-    told, alone = overlap.describe_overlaps(planned)
+    told, alone = summary.describe_overlaps(planned)
     assert alone, told
     return told[0]
 

@@ -9,7 +9,7 @@ import os
 import random
 import socket
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,38 +19,17 @@ SECRET = b"-----BEGIN OPENSSH PRIVATE KEY-----"
 # ------------------------------------------------------------------------------------------------- folders
 
 
-def draw_place(folder: Path, rng: random.Random) -> Path:
-    """Return a file or a folder inside a session."""
-    return rng.choice(sorted(folder.rglob("*")))
+def clear(place: Path, outside: Path) -> Path:
+    """Move what is at a place of a session to `outside`, and return the place."""
+    os.rename(place, moved(place, outside))
+    return place
 
 
-def _move_away(place: Path, outside: Path) -> Path:
-    target = outside / f"moved-{place.name}"
-    os.rename(place, target)
-    return target
+def moved(place: Path, outside: Path) -> Path:
+    return outside / f"moved-{place.name}"
 
 
-def link(place: Path, outside: Path) -> None:
-    place.symlink_to(_move_away(place, outside))  # it says the same, so no sum shows it
-
-
-def link_to_secret(place: Path, outside: Path) -> None:
-    _move_away(place, outside)
-    place.symlink_to(outside / "secret")
-
-
-def link_to_zeros(place: Path, outside: Path) -> None:
-    _move_away(place, outside)
-    place.symlink_to("/dev/zero")
-
-
-def pipe(place: Path, outside: Path) -> None:
-    _move_away(place, outside)
-    os.mkfifo(place)
-
-
-def listener(place: Path, outside: Path) -> None:
-    _move_away(place, outside)
+def listen(place: Path) -> None:
     here = os.getcwd()
     os.chdir(place.parent)  # the path of a socket is short
     try:
@@ -60,36 +39,30 @@ def listener(place: Path, outside: Path) -> None:
         os.chdir(here)
 
 
-def giant(place: Path, outside: Path) -> None:
-    target = _move_away(place, outside)
-    place.write_bytes(target.read_bytes() if target.is_file() else b"")
+def grow(place: Path, outside: Path) -> None:
+    there = moved(clear(place, outside), outside)
+    place.write_bytes(there.read_bytes() if there.is_file() else b"")
     os.truncate(place, 2**40)  # a hole: it takes no room
 
 
-def loop(place: Path, outside: Path) -> None:
-    _move_away(place, outside)
-    place.symlink_to(place.name)
+def beside(place: Path, name: str) -> Path:
+    path = (place if place.is_dir() else place.parent) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
 
 
-def extra(place: Path, _outside: Path) -> None:
-    inside = place if place.is_dir() else place.parent
-    (inside / ".hidden").write_bytes(b"payload")
-
-
-def extra_link(place: Path, outside: Path) -> None:
-    inside = place if place.is_dir() else place.parent
-    (inside / "more.json").symlink_to(outside / "secret")
-
-
-def extra_folder(place: Path, _outside: Path) -> None:
-    deep = (place if place.is_dir() else place.parent) / "a/b/c/d"
-    deep.mkdir(parents=True)
-    (deep / "payload").write_bytes(b"payload")
-
-
-FOLDERS: tuple[Callable[[Path, Path], None], ...] = (
-    link, link_to_secret, link_to_zeros, pipe, listener, giant, loop, extra, extra_link, extra_folder,
-)  # fmt: skip
+FOLDERS: Mapping[str, Callable[[Path, Path], object]] = {
+    "a link": lambda place, outside: clear(place, outside).symlink_to(moved(place, outside)),  # no sum shows it
+    "a link to a secret": lambda place, outside: clear(place, outside).symlink_to(outside / "secret"),
+    "a link to zeros": lambda place, outside: clear(place, outside).symlink_to("/dev/zero"),
+    "a pipe": lambda place, outside: os.mkfifo(clear(place, outside)),
+    "a listener": lambda place, outside: listen(clear(place, outside)),
+    "a giant": grow,
+    "a loop": lambda place, outside: clear(place, outside).symlink_to(place.name),
+    "one file more": lambda place, _: beside(place, ".hidden").write_bytes(b"payload"),
+    "one link more": lambda place, outside: beside(place, "more.json").symlink_to(outside / "secret"),
+    "folders more": lambda place, _: beside(place, "a/b/c/d/payload").write_bytes(b"payload"),
+}
 
 
 # ------------------------------------------------------------------------------------------------- archives

@@ -16,7 +16,7 @@ from infrabench.analysis.dataset import folder as dataset
 from infrabench.analysis.session_data import open_session
 from infrabench.analysis.tidy import tidy, write_table
 from infrabench.core import InfrabenchError, LedgerError
-from infrabench.experiment.execution import preflight, session
+from infrabench.experiment.execution import preflight
 from infrabench.ledger import archive, catalogue, records
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.hosts.host import LocalHost
@@ -24,7 +24,7 @@ from infrabench.notebook.api import results
 from tests.stress.torture.small_disk import NOT_ROOT, fill, read_only, small_disk
 from tests.support import stored_sessions
 from tests.support.analysis_fixtures import read_table
-from tests.support.fakes import fake_site
+from tests.support.fakes import fake_site, run_session
 from tests.support.storm import SEED, Note, size
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason=NOT_ROOT)
@@ -41,7 +41,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def run(disk: Path, folder: Path, runs: int = 2, **more: object) -> Path:
     site = fake_site(LocalHost("here"), home=str(disk.parent / "dens"))
-    return session.run(registry.study("storm"), site, profile="storm", folder=folder, runs=runs, **more)
+    return run_session(registry.study("storm"), folder, site, profile="storm", runs=runs, **more)
 
 
 def tried(disk: Path, folder: Path) -> str:

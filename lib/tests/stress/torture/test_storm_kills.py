@@ -30,7 +30,7 @@ from infrabench.machines.hosts.host import LocalHost
 from infrabench.stats.contrasts import contrasts
 from tests.stress.torture.dens import MARK, alive
 from tests.support.analysis_fixtures import read_table
-from tests.support.fakes import fake_site
+from tests.support.fakes import fake_site, run_session
 from tests.support.storm import SEED, Note, size
 
 KILLS = size(6, 200)
@@ -84,12 +84,8 @@ def live(place: Place, phase: Synchronized[int]) -> None:
     for name in ("begin", "append_trial", "append_file"):
         setattr(SessionFolder, name, during("write", getattr(SessionFolder, name)))
     phase.value = PHASES.index("plan")
-    session.run(
-        registry.study("storm"),
-        fake_site(LocalHost("here"), home=str(place.root / "dens")),
-        profile="storm",
-        folder=place.folder,
-    )
+    site = fake_site(LocalHost("here"), home=str(place.root / "dens"))
+    run_session(registry.study("storm"), place.folder, site, profile="storm")
     phase.value = PHASES.index("analysis")
     table = tidy(place.folder)
     for name in TABLES:

@@ -24,15 +24,15 @@ import pytest
 from infrabench import registry
 from infrabench.analysis.tidy import tidy
 from infrabench.core import InfrabenchError, LedgerError
-from infrabench.experiment.design.replan import check_plan
-from infrabench.experiment.execution import blocks, session, trial
+from infrabench.experiment.execution import blocks, trial
+from infrabench.experiment.execution.reparse import check_plan
 from infrabench.ledger import ledger, records
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.hosts.host import LocalHost
 from tests.stress.torture import strangers
 from tests.stress.torture.dens import MARK, alive
 from tests.support import mutations
-from tests.support.fakes import fake_site
+from tests.support.fakes import fake_site, run_session
 from tests.support.stored_sessions import reseal
 from tests.support.storm import SEED, Note, size
 
@@ -44,7 +44,7 @@ def _plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(folder: Path, **more: Any) -> Path:
     site = fake_site(LocalHost("here"), home=str(folder.parent.parent / "dens"))
-    return session.run(registry.study("storm"), site, profile="storm", folder=folder, **{"runs": 1, **more})
+    return run_session(registry.study("storm"), folder, site, profile="storm", **{"runs": 1, **more})
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -24,7 +24,7 @@ from infrabench.analysis.tidy import tidy, write_table
 from infrabench.cli import session as commands
 from infrabench.core import InfrabenchError, LedgerError, SchemaError
 from infrabench.core.names import file_name
-from infrabench.experiment.execution import reparse, resume
+from infrabench.experiment.execution import reparse, runs
 from infrabench.experiment.provenance import comparability, labels
 from infrabench.ledger import archive, catalogue, records
 from infrabench.ledger.files import list_files
@@ -67,7 +67,7 @@ USES: tuple[Callable[[Path, Path], object], ...] = (
     lambda folder, out: archive.pack(folder, out / "a.tar.xz"),
     lambda folder, out: part.write(folder, out / "part"),
     lambda folder, out: reparse.write(folder, out / "again"),
-    lambda folder, _out: (labels.of(folder), resume.state(folder), list(commands.describe_state(folder))),
+    lambda folder, _out: (labels.of(folder), runs.read_state(folder), list(commands.describe_state(folder))),
     lambda folder, _out: comparability.differences(folder, folder),
 )
 
@@ -75,17 +75,17 @@ USES: tuple[Callable[[Path, Path], object], ...] = (
 def test_what_is_no_file_of_a_session_is_named_and_never_opened(tmp_path: Path, note: Note) -> None:
     rng, outcomes = random.Random(SEED), Counter[str]()
     sound = write_session(tmp_path / "sound/s")
-    kinds = [*strangers.FOLDERS, *rng.choices(strangers.FOLDERS, k=size(10, 500))]
-    for number, spoil in enumerate(kinds):
+    kinds = [*strangers.FOLDERS, *rng.choices([*strangers.FOLDERS], k=size(10, 500))]
+    for number, kind in enumerate(kinds):
         home = tmp_path / str(number)
         folder, outside, out = home / "s", home / "outside", home / "out"
         shutil.copytree(sound, folder)
         for each in (outside, out):
             each.mkdir()
         (outside / "secret").write_bytes(strangers.SECRET)
-        place = strangers.draw_place(folder, rng)
-        spoil(place, outside)
-        about, before = f"seed {SEED}, {number}: {spoil.__name__} at {place.relative_to(folder)}", snapshot(outside)
+        place = rng.choice(sorted(folder.rglob("*")))
+        strangers.FOLDERS[kind](place, outside)
+        about, before = f"seed {SEED}, {number}: {kind} at {place.relative_to(folder)}", snapshot(outside)
         with bounded():
             assert records.verify(folder), about
             for use in USES:

@@ -15,7 +15,7 @@ import pytest
 from infrabench import cli
 from infrabench.core import DesignError, LedgerError, NotRunnable
 from infrabench.ledger import catalogue
-from infrabench.ledger.checksums import SUMS
+from infrabench.ledger.files import SUMS
 from infrabench.ledger.records import read_session
 from infrabench_selfcheck.claims import collect_claims, reanalysis, record, remeasurement, sources
 from infrabench_selfcheck.claims.claim import FAIL, NOT_RUN, PASS, REANALYSIS, REMEASUREMENT, Claim

@@ -2,7 +2,7 @@
 
 from infrabench.core import Measurement, NotAsClaimed, NotRunnable, Param, ParseError, Step
 
-PARAMS = {"does": Param("ok"), "value": Param(1.0), "marker": Param(""), "interface": Param("")}
+PARAMS = {"does": Param("ok"), "value": Param(1.0), "interface": Param("")}
 SCRIPTS = {
     "ok": "printf 'value=%s\\nend\\n' \"$1\"",
     "fail": "echo 'cannot open device' >&2; exit 3",
@@ -20,14 +20,11 @@ def plan(params, roles):
     if params.get("interface") and params["interface"] not in roles["server"].addresses:
         raise NotRunnable(f"there is no {params['interface']} interface")
     limit_s = 1.0 if params["does"] == "hang" else 30.0
-    steps = [
+    return [
         Step("ready", "server", ("true",), phase="prepare", until_ok_s=30.0),
         Step("tool", "server", ("sh", "-c", SCRIPTS[params["does"]], "sh", str(params["value"])), timeout_s=limit_s),
         Step("tidy", "server", ("true",), phase="cleanup"),
     ]
-    if params["marker"]:
-        steps[2] = Step("tidy", "server", ("touch", params["marker"]), phase="cleanup", host=True)
-    return steps
 
 
 def version(target):
