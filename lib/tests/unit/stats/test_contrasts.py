@@ -47,6 +47,14 @@ def test_reference_values() -> None:
     assert found.loc[["lxc", "lxd"], "n_to_decide"].isna().all()
 
 
+def test_a_metric_may_have_a_margin_of_its_own() -> None:
+    found = contrasts(table_of(DATA_A), "native", {"events_per_s": 0.01, "": 0.5})
+    x = np.array([DATA_A[name] for name in found["system"]])
+    alone = ratio_equivalence(x, np.broadcast_to(DATA_A["native"], x.shape), 0.01)
+    assert found["p_equivalence"].to_numpy() == pytest.approx(alone.p)
+    assert (found["margin"] == 0.01).all()
+
+
 def test_what_one_contrast_shows_is_no_claim_where_its_family_does_not() -> None:
     rng = np.random.default_rng(8)
     native = rng.normal(100, 3, 30)

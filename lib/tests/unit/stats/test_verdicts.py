@@ -113,6 +113,18 @@ def test_the_ratio_is_the_inverse_ratio_of_the_mean_times() -> None:
     assert other["ratio"] == pytest.approx(DOCKER.mean() / NATIVE.mean())
 
 
+def test_a_rate_and_its_time_say_the_same() -> None:
+    """`total_s` of a download is its bytes over its rate: both have one verdict and inverse ratios."""
+    rates = {"native": list(NATIVE), "docker": list(DOCKER)}
+    times = {name: list(1e6 / np.array(each)) for name, each in rates.items()}
+    by_rate = contrasts(table_of(rates, **FTP), "native", {"": 0.02}).iloc[0]
+    kind = {"workload": "ftp", "metric": "total_s", "unit": "s", "better": "lower"}
+    by_time = contrasts(table_of(times, **kind), "native", {"": 0.02}).iloc[0]
+    assert by_rate["ratio"] * by_time["ratio"] == pytest.approx(1)
+    assert by_rate["ratio_low"] * by_time["ratio_high"] == pytest.approx(1)
+    assert (by_rate["verdict"], by_rate["p"]) == (by_time["verdict"], pytest.approx(by_time["p"]))
+
+
 def test_a_coarse_step_of_the_rate_widens_as_much_as_before() -> None:
     rng = np.random.default_rng(3)
     coarse = {"native": list(np.round(rng.normal(100, 0.4, 30))), "docker": list(np.round(rng.normal(100, 0.4, 30)))}
