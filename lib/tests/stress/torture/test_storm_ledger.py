@@ -23,7 +23,7 @@ import pytest
 
 from infrabench import registry
 from infrabench.analysis.tidy import tidy
-from infrabench.core import InfrabenchError, LedgerError
+from infrabench.core import InfrabenchError, LedgerError, SiteError
 from infrabench.experiment.execution import blocks, trial
 from infrabench.experiment.execution.reparse import check_plan
 from infrabench.ledger import ledger, records
@@ -300,10 +300,7 @@ class SetClock(SimpleNamespace):
     offset_s = 0.0
 
 
-@pytest.mark.parametrize("step_s", [-YEAR_S, -2.0, 2.0, YEAR_S])
-def test_a_clock_that_is_set_in_a_trial_makes_it_invalid_and_changes_no_duration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_s: float
-) -> None:
+def set_clock_in_third_trial(monkeypatch: pytest.MonkeyPatch, step_s: float) -> None:
     clock = SetClock(monotonic=time.monotonic, sleep=time.sleep)
     clock.time = lambda: time.time() + clock.offset_s
     monkeypatch.setattr(trial, "time", clock)
@@ -317,6 +314,24 @@ def test_a_clock_that_is_set_in_a_trial_makes_it_invalid_and_changes_no_duration
 
     clock.parsed = 0
     monkeypatch.setattr(trial, "parse_capture", parsed)
+
+
+def test_a_clock_that_is_set_far_ahead_is_a_machine_that_slept_and_its_block_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_clock_in_third_trial(monkeypatch, YEAR_S)
+    with pytest.raises(SiteError, match="or the clock set"):
+        run(tmp_path / "runs/s", runs=2)
+    folder = run(tmp_path / "runs/s", runs=2)
+    assert records.verify(folder) == []
+    assert len(records.read_blocks(folder, records.DISCARDED)) == 1
+
+
+@pytest.mark.parametrize("step_s", [-YEAR_S, -2.0, 2.0])
+def test_a_clock_that_is_set_in_a_trial_makes_it_invalid_and_changes_no_duration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_s: float
+) -> None:
+    set_clock_in_third_trial(monkeypatch, step_s)
     folder = run(tmp_path / "runs/s", runs=2)
     found = records.read_trials(folder)
     invalid = [each for each in found if each.state == "invalid"]
