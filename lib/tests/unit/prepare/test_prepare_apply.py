@@ -124,6 +124,17 @@ def test_what_was_never_shown_is_not_done() -> None:
     assert _last_words(host) == ["update"]
 
 
+def test_a_program_that_the_release_has_in_a_package_of_its_own_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(apply.APART, "fio", "apache2-utils")
+    host = Machine([], later=["fio", "apache2-utils"])
+    needs = Needs(programs={"fio": "fio"}, wanted={"fio": ("fio",)})
+    planned = apply.make_plans([HostPlan("h0", host, needs, GuestFiles())])
+    assert any(", with apache2-utils where apt has it" in line for line in apply.render_plans(planned, []))
+    (done,) = apply.apply_plans(planned, lambda line: None)
+    assert (done.error, done.left) == ("", ())
+    assert {each.package for each in done.changed} == {"fio", "apache2-utils"}
+
+
 def test_the_second_time_there_is_nothing_to_do() -> None:
     host = Machine(["fio", "apache2-utils"])
     assert _prepare(host)[0].ok

@@ -16,7 +16,7 @@ from typing import Any
 from infrabench.core import CommandFailed, InfrabenchError, SiteError
 from infrabench.machines.hosts import interrupts, parallel
 from infrabench.machines.sites.inventory import Say
-from infrabench.machines.sites.prepare.plan import Command, HostPlan, make_plan, printable, survey_host
+from infrabench.machines.sites.prepare.plan import APART, Command, HostPlan, make_plan, printable, survey_host
 
 AT_ONCE = 16
 STEP_S, APT_S = 60.0, 900.0
@@ -64,7 +64,7 @@ def _apply_plan(plan: HostPlan, say: Say, stopped: Event) -> HostPlan:
             if not result.ok:
                 raise SiteError(printable(str(CommandFailed(result, plan.host.name))))
             if plan.updates:  # by this first command: what apt offers is known only now
-                known = {each.package for each in plan.packages}
+                known = {name for each in plan.packages for name in (each.package, APART.get(each.package))}
                 plan = make_plan(plan, survey_host(plan), updated=True)
                 waiting = list(plan.commands)
                 if more := sorted({each.package for each in plan.packages} - known):
@@ -132,7 +132,8 @@ def render_plans(planned: Sequence[HostPlan], untold: Sequence[str]) -> Iterator
         yield f"{host.name} ({survey.title}, {survey.architecture or survey.machine}, root: {survey.root}): {summary}"
         width = max((len(change.package) for change in packages), default=0)
         for change in packages:
-            version = change.new or "version known after apt-get update"
+            apart = f", with {APART[change.package]} where apt has it" if change.package in APART else ""
+            version = change.new or f"version known after apt-get update{apart}"
             versions = f"{change.old} -> {version}" if change.old else version
             yield f"  {change.package:{width}}  {versions}  for {', '.join(change.wanted)}"
         if host.depends:
