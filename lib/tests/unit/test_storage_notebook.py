@@ -15,7 +15,7 @@ from infrabench.analysis.session_data import Session, open_session
 from infrabench.analysis.tables import Question, matrix_table
 from infrabench.core import DesignError, ParseError
 from infrabench.ledger import records
-from infrabench.notebook import count_matrices, crosscheck, timelines
+from infrabench.notebook import count_matrices, sections, timelines
 from tests.support.analysis_fixtures import lose, results_in, table_of, table_rows
 from tests.support.storage_fixtures import IOPS, NO_LOOP, write_session
 
@@ -267,7 +267,7 @@ def test_directions_of_two_engines_are_compared_by_operation_and_mode(
     monkeypatch.setitem(IOPS, ("randread", "strict"), (9e3, 9e3))
     other = results_in(tmp_path, write_session, profile="crosscheck")
     assert other.systems == ["zfs-vm (emulated)", "ceph-vm (emulated)"]
-    told = {row["scenario"]: row for row in table_rows(crosscheck.directions(quick, str(tmp_path / "s")))}
+    told = {row["scenario"]: row for row in table_rows(sections.directions(quick, str(tmp_path / "s")))}
     assert len(told) == 8
     assert told["sequential write default"]["direction"] == "other direction"
     assert told["random read strict"]["direction"] == "not decided"
@@ -280,6 +280,6 @@ def test_directions_of_two_engines_are_compared_by_operation_and_mode(
 
 
 def test_without_another_session_it_says_how_to_have_one(quick: analysis.Results, tmp_path: Path) -> None:
-    assert "No cross-check was named" in crosscheck.directions(quick, None).text
+    assert "No cross-check was named" in sections.directions(quick, None).text
     results_in(tmp_path, write_session, profile="crosscheck", not_run={"ceph-vm": "the guest did not start"})
-    assert "no operation that both" in crosscheck.directions(quick, str(tmp_path / "s")).text
+    assert "no operation that both" in sections.directions(quick, str(tmp_path / "s")).text
