@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +40,8 @@ class Login:
 
 
 class _Policy(paramiko.ServerInterface):
-    def __init__(self, user: str, allowed: paramiko.PKey, into: Sequence[str]) -> None:
-        self._user, self._allowed, self._into = user, allowed, into
+    def __init__(self, user: str, allowed: paramiko.PKey, into: Sequence[str], refused: Iterator[bool]) -> None:
+        self._user, self._allowed, self._into, self._refused = user, allowed, into, refused
 
     def get_allowed_auths(self, username: str) -> str:
         return "publickey"
@@ -51,7 +51,7 @@ class _Policy(paramiko.ServerInterface):
         return paramiko.AUTH_SUCCESSFUL if known else paramiko.AUTH_FAILED
 
     def check_channel_request(self, kind: str, chanid: int) -> int:
-        return paramiko.OPEN_SUCCEEDED
+        return paramiko.OPEN_FAILED_CONNECT_FAILED if next(self._refused, False) else paramiko.OPEN_SUCCEEDED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         threading.Thread(target=_execute, args=(channel, command, self._into), daemon=True).start()
@@ -60,11 +60,13 @@ class _Policy(paramiko.ServerInterface):
 
 @contextmanager
 def serving(
-    folder: Path, *, address: str = "127.0.0.1", user: str = "someone", into: Sequence[str] = (), port: int = 0
+    folder: Path, *, address: str = "127.0.0.1", user: str = "someone", into: Sequence[str] = (), port: int = 0,
+    refused: Iterable[bool] = (),
 ) -> Iterator[Login]:  # fmt: skip
     """Yield how to log in to a server that stops with the context; its keys are made in `folder`.
 
     `into`: words before each command, which lead to another place than this machine. `port`: 0 for any that is free.
+    `refused`: whether each session is, as a server does that has as many as it allows; those after the last are not.
     """
     host_key, own = paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()
     own.write_private_key_file(str(folder / "id"))
@@ -75,7 +77,7 @@ def serving(
         known.write_text(f"[{address}]:{port} {host_key.get_name()} {host_key.get_base64()}\n")
         listener.settimeout(0.1)
         over, transports = threading.Event(), list[paramiko.Transport]()
-        policy = _Policy(user, own, into)
+        policy = _Policy(user, own, into, iter(refused))
         worker = threading.Thread(target=_accept, args=(listener, host_key, policy, over, transports), daemon=True)
         worker.start()
         try:

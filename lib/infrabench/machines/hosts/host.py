@@ -28,13 +28,14 @@ import paramiko
 from fabric import Config, Connection
 from paramiko.hostkeys import InvalidHostKey
 
-from infrabench.core import CommandFailed, Host, InfrabenchError, ProvisionError, Result, SiteError
+from infrabench.core import CommandFailed, Host, InfrabenchError, ProvisionError, Result, SiteError, wait
 from infrabench.machines.hosts import child_process, marks, remote_shell, ssh_channel
 from infrabench.machines.hosts.child_process import LineStream
 
 CONNECT_S = 5.0
 KEEPALIVE_S = 2
 DEAD_AFTER_S = 8.0
+SESSION_S, SESSION_PAUSE_S = 15.0, 0.2  # for a session to become free: a server allows ten on a connection by default
 FLUSH_S = 60.0  # for the end of a large file to reach a slow disk
 # $1: a path, $2: how many bytes come. The end of a connection looks like that of a file.
 _TAKE_FILE = """
@@ -280,13 +281,20 @@ class SSHHost:
 
     def _open_channel(self, transport: paramiko.Transport, script: str) -> paramiko.Channel:
         limit_s = CONNECT_S + DEAD_AFTER_S
-        watch = threading.Timer(2 * limit_s, transport.close)  # paramiko waits for some answers without end
+        watch = threading.Timer(2 * limit_s + SESSION_S, transport.close)  # paramiko waits for some answers without end
         watch.daemon = True
         watch.start()
         try:
-            channel = transport.open_session(timeout=limit_s)
+            channel = wait.retry(
+                lambda: transport.open_session(timeout=limit_s), paramiko.ChannelException, SESSION_S, SESSION_PAUSE_S
+            )
             channel.settimeout(limit_s)
             channel.exec_command(remote_shell.command_line(script, sudo=self._sudo))
+        except paramiko.ChannelException as error:
+            raise SiteError(
+                f"{self.name}: cannot run a command: its SSH server opened no further session for {SESSION_S:.0f} s: "
+                f"{error.text}. MaxSessions in its sshd_config says how many a connection may have; 50 are enough"
+            ) from error
         except ssh_channel.LOST as error:
             raise SiteError(f"{self.name}: cannot run a command: {self._said(error)}. Is the host up?") from error
         finally:

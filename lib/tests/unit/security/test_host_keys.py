@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from infrabench.core import SiteError
+from infrabench.machines.hosts import host
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.sites.site import open_site
 from tests.support.ssh_server import serving
@@ -82,3 +83,17 @@ def test_a_private_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
 def _other() -> str:
     key = paramiko.ECDSAKey.generate()
     return f"{key.get_name()} {key.get_base64()}"
+
+
+def test_a_server_that_has_as_many_sessions_as_it_allows_is_waited_for_and_then_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "SESSION_PAUSE_S", 0.0)
+    with serving(tmp_path, refused=(True, True)) as login:
+        there = login.host()
+        assert there.run(("true",), timeout_s=30).ok
+        there.close()
+    monkeypatch.setattr(host, "SESSION_S", -1.0)
+    with serving(tmp_path, refused=(True,)) as login, pytest.raises(SiteError, match="no further session") as told:
+        login.host().run(("true",), timeout_s=30)
+    assert "MaxSessions in its sshd_config" in str(told.value)
