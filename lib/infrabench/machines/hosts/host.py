@@ -11,6 +11,7 @@ A dead peer is noticed in seconds by TCP itself: keep-alive packets every `KEEPA
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import select
@@ -23,19 +24,23 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import paramiko
 from fabric import Config, Connection
 from paramiko.hostkeys import InvalidHostKey
 
-from infrabench.core import CommandFailed, Host, InfrabenchError, ProvisionError, Result, SiteError, wait
+from infrabench.core import CommandFailed, Host, InfrabenchError, ProvisionError, Result, SiteError
 from infrabench.machines.hosts import child_process, marks, remote_shell, ssh_channel
 from infrabench.machines.hosts.child_process import LineStream
+
+# What fails is raised as an error; a session that is refused is none.
+logging.getLogger("paramiko.transport").setLevel(logging.CRITICAL)
 
 CONNECT_S = 5.0
 KEEPALIVE_S = 2
 DEAD_AFTER_S = 8.0
-SESSION_S, SESSION_PAUSE_S = 15.0, 0.2  # for a session to become free: a server allows ten on a connection by default
+FURTHER = 9  # connections to a host that refuses sessions: its SSH server allows ten on each by default
 FLUSH_S = 60.0  # for the end of a large file to reach a slow disk
 # $1: a path, $2: how many bytes come. The end of a connection looks like that of a file.
 _TAKE_FILE = """
@@ -190,9 +195,10 @@ def _describe_ssh_config(address: str) -> str:
 
 
 class SSHHost:
-    """A machine reached over one SSH connection that Fabric opens; its host key must be known.
+    """A machine reached over an SSH connection that Fabric opens; its host key must be known.
 
-    With `sudo`, all commands run as root, by the login's right to sudo without a password.
+    Where its server has as many sessions on the connection as it allows, the next ones are on another. With `sudo`, all
+    commands run as root, by the login's right to sudo without a password.
     """
 
     def __init__(
@@ -201,6 +207,11 @@ class SSHHost:
     ) -> None:  # fmt: skip
         self.name = name
         self._sudo = sudo
+        self._login: dict[str, Any] = {
+            "user": user, "port": port, "key": key, "known_hosts": known_hosts, "gateway": gateway, "sudo": sudo,
+        }  # fmt: skip
+        self._next: SSHHost | None = None
+        self._further = FURTHER
         self.address = address
         self._gateway = gateway
         connect: dict[str, object] = {"banner_timeout": CONNECT_S, "auth_timeout": CONNECT_S}
@@ -216,7 +227,7 @@ class SSHHost:
             client.load_system_host_keys() if known_hosts is None else client.load_host_keys(str(known_hosts))
         except (paramiko.SSHException, InvalidHostKey, OSError, ValueError) as error:
             raise SiteError(f"{name}: the known-hosts file {known_hosts or ''} cannot be read: {error}") from error
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._is_checked = False  # whether commands put out what they say, and nothing else
 
     def _transport(self) -> paramiko.Transport:
@@ -281,25 +292,33 @@ class SSHHost:
 
     def _open_channel(self, transport: paramiko.Transport, script: str) -> paramiko.Channel:
         limit_s = CONNECT_S + DEAD_AFTER_S
-        watch = threading.Timer(2 * limit_s + SESSION_S, transport.close)  # paramiko waits for some answers without end
+        watch = threading.Timer(2 * limit_s, transport.close)  # paramiko waits for some answers without end
         watch.daemon = True
         watch.start()
         try:
-            channel = wait.retry(
-                lambda: transport.open_session(timeout=limit_s), paramiko.ChannelException, SESSION_S, SESSION_PAUSE_S
-            )
+            channel = transport.open_session(timeout=limit_s)
             channel.settimeout(limit_s)
             channel.exec_command(remote_shell.command_line(script, sudo=self._sudo))
         except paramiko.ChannelException as error:
-            raise SiteError(
-                f"{self.name}: cannot run a command: its SSH server opened no further session for {SESSION_S:.0f} s: "
-                f"{error.text}. MaxSessions in its sshd_config says how many a connection may have; 50 are enough"
-            ) from error
+            if not self._further:
+                raise SiteError(
+                    f"{self.name}: cannot run a command: its SSH server opens no further session on any of "
+                    f"{FURTHER + 1} connections ({error.text}). Does MaxSessions in its sshd_config allow any?"
+                ) from error
+            return self._next_connection()._channel(script)
         except ssh_channel.LOST as error:
             raise SiteError(f"{self.name}: cannot run a command: {self._said(error)}. Is the host up?") from error
         finally:
             watch.cancel()
         return channel
+
+    def _next_connection(self) -> SSHHost:
+        """Return the same host over a connection of its own, for sessions that this one may not have."""
+        with self._lock:
+            if self._next is None:
+                self._next = SSHHost(self.name, self.address, **self._login)
+                self._next._further = self._further - 1
+            return self._next
 
     def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
         """Run `argv` and return its `Result`; the time limit is kept there too. `SiteError` when the host is lost."""
@@ -393,5 +412,7 @@ class SSHHost:
             yield local
 
     def close(self) -> None:
-        """End the connection."""
+        """End its connections."""
+        if self._next is not None:
+            self._next.close()
         self._connection.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from pathlib import Path
 
 import paramiko
@@ -9,7 +10,6 @@ import pytest
 import yaml
 
 from infrabench.core import SiteError
-from infrabench.machines.hosts import host
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.sites.site import open_site
 from tests.support.ssh_server import serving
@@ -85,15 +85,11 @@ def _other() -> str:
     return f"{key.get_name()} {key.get_base64()}"
 
 
-def test_a_server_that_has_as_many_sessions_as_it_allows_is_waited_for_and_then_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(host, "SESSION_PAUSE_S", 0.0)
-    with serving(tmp_path, refused=(True, True)) as login:
+def test_sessions_that_a_server_refuses_on_one_connection_are_on_another(tmp_path: Path) -> None:
+    with serving(tmp_path, refused=(False, False, True)) as login:  # the first asks whether commands say what they say
         there = login.host()
-        assert there.run(("true",), timeout_s=30).ok
+        assert [there.run(("echo", word), timeout_s=30).stdout for word in "ab"] == [b"a\n", b"b\n"]
         there.close()
-    monkeypatch.setattr(host, "SESSION_S", -1.0)
-    with serving(tmp_path, refused=(True,)) as login, pytest.raises(SiteError, match="no further session") as told:
+    with serving(tmp_path, refused=repeat(True)) as login, pytest.raises(SiteError, match="no further session") as told:
         login.host().run(("true",), timeout_s=30)
     assert "MaxSessions in its sshd_config" in str(told.value)
