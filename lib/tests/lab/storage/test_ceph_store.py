@@ -174,6 +174,7 @@ def test_damage_of_one_copy_is_repaired_and_of_both_is_told(store):
     kept = [line for line in before.splitlines() if line.split()[1] not in lost]
     assert read.splitlines() == kept
     assert len(lost) == 2
+    store("scrub", "deep")  # as the study does: of what only readers have met the manager may not have heard
     told = store("repair")
     assert (told["unrecoverable"], told["repaired"]) == (2, 0)
     store("remake")
