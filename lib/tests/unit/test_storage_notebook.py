@@ -1,4 +1,4 @@
-"""The notebook of the storage study: counts of answers, the course of single trials, and another engine beside it."""
+"""The notebook of the storage study: counts of answers and the course of single trials."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from infrabench.analysis.session_data import Session, open_session
 from infrabench.analysis.tables import Question, matrix_table
 from infrabench.core import DesignError, ParseError
 from infrabench.ledger import records
-from infrabench.notebook import count_matrices, sections, timelines
+from infrabench.notebook import count_matrices, timelines
 from tests.support.analysis_fixtures import lose, results_in, table_of, table_rows
-from tests.support.storage_fixtures import IOPS, NO_LOOP, write_session
+from tests.support.storage_fixtures import NO_LOOP, write_session
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
@@ -254,32 +254,3 @@ def test_trials_that_do_not_count_are_not_drawn(session: Session) -> None:
     table = session.table.assign(state=pd.Series(states, dtype="str"))
     samples, _ = timelines.courses(replace(session, table=table), "rebuild")
     assert set(samples["block"]) == {1, 2}
-
-
-# --------------------------------------------------------------------------------------------- another engine beside it
-
-
-def test_directions_of_two_engines_are_compared_by_operation_and_mode(
-    quick: analysis.Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # in the other engine sequential writes turn, and random reads cannot be told apart
-    monkeypatch.setitem(IOPS, ("write", "default"), (9e3, 3e3))
-    monkeypatch.setitem(IOPS, ("randread", "strict"), (9e3, 9e3))
-    other = results_in(tmp_path, write_session, profile="crosscheck")
-    assert other.systems == ["zfs-vm (emulated)", "ceph-vm (emulated)"]
-    told = {row["scenario"]: row for row in table_rows(sections.directions(quick, str(tmp_path / "s")))}
-    assert len(told) == 8
-    assert told["sequential write default"]["direction"] == "other direction"
-    assert told["random read strict"]["direction"] == "not decided"
-    assert {row["direction"] for name, row in told.items() if name.startswith("random write")} == {"same direction"}
-    one = told["random write strict"]
-    assert one["ratio"] == "ceph / zfs (user space)"
-    assert one["cross-check"] == "ceph-vm (emulated) / zfs-vm (emulated)"
-    assert one["ratio, 95 % CI"].startswith("[0.")
-    assert (quick.folder / "tables/storage/crosscheck.csv").is_file()
-
-
-def test_without_another_session_it_says_how_to_have_one(quick: analysis.Results, tmp_path: Path) -> None:
-    assert "No cross-check was named" in sections.directions(quick, None).text
-    results_in(tmp_path, write_session, profile="crosscheck", not_run={"ceph-vm": "the guest did not start"})
-    assert "no operation that both" in sections.directions(quick, str(tmp_path / "s")).text

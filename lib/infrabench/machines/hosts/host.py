@@ -305,6 +305,7 @@ class SSHHost:
                     f"{self.name}: cannot run a command: its SSH server opens no further session on any of "
                     f"{FURTHER + 1} connections ({error.text}). Does MaxSessions in its sshd_config allow any?"
                 ) from error
+            watch.cancel()  # making another connection takes its own time, and nothing of this one's
             return self._next_connection()._channel(script)
         except ssh_channel.LOST as error:
             raise SiteError(f"{self.name}: cannot run a command: {self._said(error)}. Is the host up?") from error
