@@ -35,7 +35,7 @@ from infrabench.stats.verdicts import NOT_COMPARABLE, resolution_step, undithere
 MODES = ("load", "run")
 # What a loaded session has to be asked for with.
 COMPARED = ("study", "profile", "runs", "seed", "deployments", "order", "rounds", "set", "aa")
-OPEN = ("order", "rounds", "set")  # of these, those that are asked for
+OPEN = ("runs", "deployments", "order", "rounds", "set")  # of these, those that are asked for
 NAMES = ("workload", "metric", "scenario", "system")
 OTHERWISE = {
     COUNT: "counts are compared exactly, not by their means",
@@ -67,8 +67,8 @@ def run_or_load(wanted: Design, *, mode: str, site: str = "lab", session: str | 
     """Run `wanted` on `site` (``mode="run"``: what is missing of it), or load a recorded session (``mode="load"``).
 
     `session` names it; None is the session of these parameters, or the one recorded session of the study. A loaded
-    session must have the profile, blocks and seed of `wanted`, and its order of trials, rounds and own values where any
-    are asked for; fewer systems or workloads narrow its table.
+    session must have the profile and seed of `wanted`, and its blocks, deployments, order of trials, rounds and own
+    values where any are asked for; fewer systems or workloads narrow its table.
 
     Raises `Interrupted` when a run is interrupted in a notebook: systems are taken down by then, and to call this again
     goes on; `InfrabenchError` when another ``papermill`` command writes its result into the same file.

@@ -199,9 +199,9 @@ STUDY = Study(
     profiles={
         "smoke": Profile(2, _cases(SMOKE), 2, BOTH),
         # A pool is what was made independently: more blocks on the same pools say little more about the systems.
-        "quick": Profile(3, _cases(QUICK), 3, BOTH),
-        "long": Profile(3, _cases(LONG), 3, BOTH),
-        "network": Profile(3, _cases(NETWORK), 3, BOTH),
+        "quick": Profile(4, _cases(QUICK), 4, BOTH),
+        "long": Profile(4, _cases(LONG), 4, BOTH),
+        "network": Profile(4, _cases(NETWORK), 4, BOTH),
         "paper": Profile(30, _cases(PAPER), 6, BOTH),
         "crosscheck": Profile(3, tuple(_crosscheck()), 3, CHECK),
     },

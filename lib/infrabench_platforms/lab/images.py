@@ -60,7 +60,7 @@ KEEP = 3
 NEEDED_BYTES = 4 * 2**30
 # Of a kind that ends as a disk: what an emulator boots.
 DISK, KERNEL, INITRD = "root.img", "vmlinuz", "initrd.img"
-DISK_SPARE = 768 * 2**20  # room in the root file system beside what the image brings; the file is sparse
+DISK_SPARE = 768 * 2**20
 DISK_S = 300.0
 
 log = logging.getLogger(__name__)
@@ -217,9 +217,10 @@ def _installed(status: str) -> str:
     return "\n".join(sorted(lines)) + "\n"
 
 
-def make_disk(root: Path, folder: Path) -> None:
+def make_disk(root: Path, folder: Path, spare_bytes: int = DISK_SPARE) -> None:
     """Write disk (one ext4, no partitions), kernel and initial disk of `root` to `folder`, and remove `root`.
 
+    The file system has `spare_bytes` beside what the image brings; the file is sparse.
     What the image's own setup left as ``boot/vmlinuz`` and ``boot/initrd.img`` is booted.
     """
     for name in (KERNEL, INITRD):
@@ -230,7 +231,7 @@ def make_disk(root: Path, folder: Path) -> None:
     for file in (root / "boot").iterdir():  # versions, symbols and a second copy: the emulator is given the kernel
         file.unlink()
     used = int(sh("du", "-sB1", "--one-file-system", root, timeout_s=60).stdout.split()[0])
-    size_mib = (used + used // 8 + DISK_SPARE) // 2**20
+    size_mib = (used + used // 8 + spare_bytes) // 2**20
     disk = folder / DISK
     # No journal: every guest starts from the same disk and throws its changes away.
     options = ("-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "lazy_itable_init=0", "-L", "guest")

@@ -42,7 +42,7 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
         host.forward(SOCKET) as socket,
         guest_bridge.hold_bridge(host, site) if containers.is_root(host) else nullcontext(),
     ):
-        client = docker.DockerClient(base_url=f"unix://{socket}", timeout=CLIENT_S)
+        client = _connect(socket)
         try:
             _remove(client)
             try:
@@ -72,7 +72,7 @@ def remove(host: Host) -> None:
     if not host.run(("docker", "version"), timeout_s=20).ok:
         return  # without its daemon, nothing of it runs
     with host.forward(SOCKET) as socket:
-        client = docker.DockerClient(base_url=f"unix://{socket}", timeout=CLIENT_S)
+        client = _connect(socket)
         try:
             _remove(client)
             _remove_images(client)
@@ -80,6 +80,12 @@ def remove(host: Host) -> None:
             raise ProvisionError(f"docker on {host.name}: {error}") from error
         finally:
             client.close()
+
+
+def _connect(socket: str) -> docker.DockerClient:
+    client = docker.DockerClient(base_url=f"unix://{socket}", timeout=CLIENT_S)
+    client.api.headers["Connection"] = "close"  # else each address it was asked for keeps an SSH session open
+    return client
 
 
 def _remove(client: docker.DockerClient) -> None:

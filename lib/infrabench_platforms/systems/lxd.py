@@ -139,9 +139,11 @@ class ContainerManager:
         """Return a client of the daemon's API; `ProvisionError` when it does not answer."""
         refused = pylxd.exceptions.ClientConnectionFailed
         try:
-            return wait.retry(lambda: pylxd.Client(endpoint=socket), refused, READY_S, pause_s=0.5)
+            client = wait.retry(lambda: pylxd.Client(endpoint=socket), refused, READY_S, pause_s=0.5)
         except refused as error:
             raise ProvisionError(f"{self.name} on {host.name} does not answer: {error}") from error
+        client.api.session.headers["Connection"] = "close"  # else each address it was asked for keeps an SSH session
+        return client
 
 
 @retry(retry=retry_if_exception_type(LXDAPIException), stop=stop_after_delay(20), wait=wait_fixed(0.3), reraise=True)

@@ -329,6 +329,7 @@ def test_loading_says_when_the_recorded_session_is_another_one(capsys, site, tmp
     api.run_or_load(wanted(), mode="run", site="fake", session="mine")
     with pytest.raises(DesignError, match="runs 2, not 3; mode='run' measures that"):
         api.run_or_load(wanted(runs=3), mode="load", session="mine")
+    assert api.run_or_load(wanted(runs=None), mode="load", session="mine").table["block"].nunique() == 2
     with pytest.raises(DesignError, match="order 'adjacent', not 'random'; mode='run' measures that"):
         api.run_or_load(wanted(order="random"), mode="load", session="mine")
     api.run_or_load(wanted(order="random"), mode="run", site="fake", session="shuffled")
