@@ -22,6 +22,7 @@ from infrabench import cli
 from infrabench.experiment.campaign import checks, file, summary
 from infrabench.ledger import records
 from infrabench.machines.sites.inventory import Inventory, open_hosts
+from infrabench.machines.sites.prepare.plan import APART
 from infrabench.machines.sites.prepare.requirements import collect_needs
 from infrabench.machines.sites.site import read_file
 from tests.support import stock_guests
@@ -88,7 +89,8 @@ def inventory(project: Path) -> Iterator[Path]:
 
     unbooted = Inventory.model_validate(describe(Path("key"), Path("known_hosts")))
     needs = collect_needs(unbooted, ["containers", "storage"], [*SYSTEMS, "ceph"]).needs
-    folder = stock_guests.make_disk(sorted({name for each in needs.values() for name in each.packages()}))
+    names = {name for each in needs.values() for name in each.packages()}
+    folder = stock_guests.make_disk(sorted(names | {apart for name, apart in APART.items() if name in names}))
     with stock_guests.boot(folder, 2) as known_hosts:
         path = project / "hosts.yml"
         path.write_text(yaml.safe_dump(describe(folder / "login", known_hosts)))

@@ -144,7 +144,7 @@ def test_the_profile_paper_has_what_the_papers_have_and_what_they_lack() -> None
         ("containers", {"smoke": 5, "quick": 25, "brief": 7}),
         ("cnis", {"smoke": 5, "quick": 25}),
         ("runtimes", {"smoke": 5, "quick": 30}),
-        ("storage", {"smoke": 6, "quick": 40, "network": 45, "long": 60}),
+        ("storage", {"smoke": 6, "quick": 50, "network": 55, "long": 60}),
     ],
 )
 def test_profiles_are_as_long_as_they_may_be(name: str, minutes: dict[str, float]) -> None:
