@@ -139,7 +139,7 @@ def test_bare_hosts_are_prepared_measured_and_left_as_they_were(
     every = records.read_trials(folder)
     assert records.verify(folder) == []
     cells = {(each.trial.system, each.trial.workload) for each in every if each.state == "ok"}
-    assert cells == {*product(SYSTEMS, WORKLOADS)} - {("native", "startup")}
+    assert cells == {*product(SYSTEMS, WORKLOADS)}
     assert _changes(before, _hosts_say(inventory, STATE)) == []
 
 
