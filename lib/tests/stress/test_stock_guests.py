@@ -68,9 +68,10 @@ incus storage list -f csv; true
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A project's home of its own, which the notebooks are in."""
+    """A project's home of its own, with the notebooks and the recorded sessions that they show."""
     home = tmp_path_factory.mktemp("project")
-    shutil.copytree(ROOT / "notebooks", home / "notebooks")
+    for name in ("notebooks", "data/recorded"):
+        shutil.copytree(ROOT / name, home / name)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("INFRABENCH_HOME", str(home))
         yield home

@@ -54,10 +54,10 @@ def test_the_matrix_counts_trials(quick: analysis.Results) -> None:
     ]  # fmt: skip
     one = {question: row for (scenario, question), row in told.items() if scenario == "one copy damaged"}
     light, read = one["damage found by the light scrub"], one["damage found by reading half of the files"]
-    assert (light[ZFS], light["ceph"]) == ("has none", "0 of 3")
-    assert (read[ZFS], read["ceph"]) == ("3 of 3", "2 of 3")
-    assert one["no damage left after the repair"]["ceph"] == "3 of 3"
-    assert told["both copies damaged", "no damage left after the repair"]["ceph"] == "0 of 3"
+    assert (light[ZFS], light["ceph"]) == ("has none", "0 of 4")
+    assert (read[ZFS], read["ceph"]) == ("4 of 4", "2 of 4")
+    assert one["no damage left after the repair"]["ceph"] == "4 of 4"
+    assert told["both copies damaged", "no damage left after the repair"]["ceph"] == "0 of 4"
     assert told["both copies damaged", "files with the right hash after"]["ceph"] == "75 %"
     assert told["both copies damaged", "files that cannot be read after"]["ceph"] == "4"
     assert told["a disk lost", "files with the right hash without the lost disk"][ZFS] == "100 %"
@@ -69,11 +69,11 @@ def test_the_matrix_counts_trials(quick: analysis.Results) -> None:
 def test_both_copies_damaged_is_lost_and_not_fine(quick: analysis.Results, tmp_path: Path) -> None:
     told = count_matrices.outcomes(quick).text.splitlines()
     assert len(told) == 6
-    assert told[0] == f"- a disk lost, {ZFS}: in 3 of 3 trials every file came back as it was written."
-    assert told[-1] == "- both copies damaged, ceph: in 3 of 3 trials files were lost, and reading them said so."
+    assert told[0] == f"- a disk lost, {ZFS}: in 4 of 4 trials every file came back as it was written."
+    assert told[-1] == "- both copies damaged, ceph: in 4 of 4 trials files were lost, and reading them said so."
     wrong = count_matrices.outcomes(results_in(tmp_path, write_session, wrong=True)).text.splitlines()
     assert wrong[:-1] == told[:-1]
-    assert wrong[-1].endswith("ceph: in 3 of 3 trials files were read with another content and without an error.")
+    assert wrong[-1].endswith("ceph: in 4 of 4 trials files were read with another content and without an error.")
 
 
 def test_an_outcome_that_differs_between_trials_is_counted(quick: analysis.Results) -> None:
@@ -84,7 +84,7 @@ def test_an_outcome_that_differs_between_trials_is_counted(quick: analysis.Resul
     table.loc[(table["trial"] == first) & (table["metric"] == "intact_after"), "value"] = 14 / 16
     found = reanalysed(quick, table)
     assert (
-        "- one copy damaged, ceph: in 1 of 3 trials files were lost, and reading them said so; in 2 of 3 trials every "
+        "- one copy damaged, ceph: in 1 of 4 trials files were lost, and reading them said so; in 3 of 4 trials every "
         "file came back as it was written."
     ) in count_matrices.outcomes(found).text
     told = rows(count_matrices.matrix(found))
@@ -101,7 +101,7 @@ def test_runs_that_are_too_short_are_called_so(quick: analysis.Results) -> None:
     all_well = quick.table.assign(value=quick.table["value"].where(quick.table["metric"] != "steady", 1.0))
     found = reanalysed(quick, all_well)
     assert count_matrices.settled(found).text.count("long enough") == 2
-    assert f"- {ZFS}: 24 of 24 trials were steady; 0 % not" in count_matrices.settled(found).text
+    assert f"- {ZFS}: 32 of 32 trials were steady; 0 % not" in count_matrices.settled(found).text
     assert "random write strict" in count_matrices.matrix(found, "fio-4k").text
 
 
@@ -111,9 +111,9 @@ def test_trials_without_an_answer_are_counted_and_so_is_a_system_that_lost_all(q
     lose(table, files & of_ceph & (table["scenario"] == "one copy damaged") & (table["block"] == 0), "failed")
     lose(table, files & ~of_ceph & (table["scenario"] == "a disk lost"), "timeout")
     told = count_matrices.outcomes(reanalysed(quick, table)).text.splitlines()
-    assert told[0] == f"- a disk lost, {ZFS}: 3 of 3 trials ended without an answer."
-    came_back = "in 2 of 3 trials every file came back as it was written"
-    assert f"- one copy damaged, ceph: {came_back}; 1 of 3 trials ended without an answer." in told
+    assert told[0] == f"- a disk lost, {ZFS}: 4 of 4 trials ended without an answer."
+    came_back = "in 3 of 4 trials every file came back as it was written"
+    assert f"- one copy damaged, ceph: {came_back}; 1 of 4 trials ended without an answer." in told
     assert len(told) == 6
 
 
@@ -123,9 +123,9 @@ def test_trials_that_ended_without_a_rate_are_named_beside_the_steady_ones(quick
     lose(table, of_ceph & (table["block"] == 0), "aborted")
     zfs, ceph = count_matrices.settled(reanalysed(quick, table)).text.splitlines()
     assert "without a rate" not in zfs
-    assert re.search(r"of 20 trials were steady; [0-9.]+ % not \(10 more ended without a rate\), with 10 %", ceph)
+    assert re.search(r"of 30 trials were steady; [0-9.]+ % not \(10 more ended without a rate\), with 10 %", ceph)
     lose(table, of_ceph, "aborted")
-    assert count_matrices.settled(reanalysed(quick, table)).text.endswith("ceph: 30 of 30 trials ended without a rate.")
+    assert count_matrices.settled(reanalysed(quick, table)).text.endswith("ceph: 40 of 40 trials ended without a rate.")
 
 
 @pytest.mark.parametrize(("unsteady", "said"), [(1, "long enough"), (2, "too short to be called steady")])
@@ -211,7 +211,7 @@ def test_a_stall_is_a_rate_of_nothing_and_no_latency(session: Session) -> None:
 
 def test_the_figure_of_courses_is_written_with_what_it_shows(quick: analysis.Results, session: Session) -> None:
     told = timelines.figure(quick, session, "rebuild")
-    assert "3 for each system and scenario" in told.text
+    assert "4 for each system and scenario" in told.text
     assert f"1 GB open, {ZFS}: lost at " in told.text
     folder = quick.folder / "figures/storage"
     car = json.loads((folder / "timeline-rebuild.json").read_text())
@@ -253,4 +253,4 @@ def test_trials_that_do_not_count_are_not_drawn(session: Session) -> None:
     states = session.table["state"].astype("object").where(~gone, "discarded")
     table = session.table.assign(state=pd.Series(states, dtype="str"))
     samples, _ = timelines.courses(replace(session, table=table), "rebuild")
-    assert set(samples["block"]) == {1, 2}
+    assert set(samples["block"]) == {1, 2, 3}
