@@ -177,7 +177,7 @@ def test_two_sites_are_measured_at_the_same_time_and_a_lost_one_comes_back(inven
     command = (sys.executable, "-m", "infrabench.cli", "campaign", "run", str(path))
     with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
         deadline = time.monotonic() + LONGEST_S
-        while len(hash_trials(lost)) < 3 and child.poll() is None:
+        while len(hash_trials(lost)) < 6 and child.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.5)
         stock_guests.set_link(2, "down")
@@ -192,7 +192,7 @@ def test_two_sites_are_measured_at_the_same_time_and_a_lost_one_comes_back(inven
     planned = checks.read_plan(file.read(path))
     one, two = ([*summary.spans(job.site.label, job.folder)] for job in planned.jobs)
     together = sum(a.begin_s < b.end_s and b.begin_s < a.end_s for a in one for b in two)
-    assert together >= 3, (one, two)
+    assert together >= 2, (one, two)
     assert summary.describe_overlaps(planned)[1]
 
 

@@ -183,6 +183,14 @@ def grade_run(abstract: Mapping[str, Any], contrasts: Sequence[Contrast]) -> tup
     return "measurement", "measurement"
 
 
+def explain_none(abstract: Mapping[str, Any]) -> str:
+    """Return why a session has no contrast: it has no second system, or nothing that the study calls primary."""
+    others = [name for name in abstract["systems"] if name not in (abstract["baseline"], *abstract["not_run"])]
+    if others:
+        return "No primary metric of the study was measured in it."
+    return f"There is nothing to compare {abstract['baseline']} with."
+
+
 def count_verdicts(contrasts: Sequence[Contrast]) -> dict[str, int]:
     """Return how many contrasts have which verdict, in the order of `stats.verdicts`, those that occur."""
     found = [each.verdict for each in contrasts]

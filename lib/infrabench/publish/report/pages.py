@@ -172,8 +172,8 @@ def _make_environment() -> Environment:
         "quantity": lambda rows, word: f"{len(rows)} {word}{'' if len(rows) == 1 else 's'}",
     }  # fmt: skip
     environment.globals |= {
-        "answers": answers, "state_bounds": state_bounds, "is_study": is_study, "site_kinds": SITE_KINDS,
-        "suite": _name_suite,
+        "answers": answers, "state_bounds": state_bounds, "is_study": is_study, "is_beside": is_beside,
+        "site_kinds": SITE_KINDS, "suite": _name_suite,
     }  # fmt: skip
     return environment
 
@@ -181,6 +181,12 @@ def _make_environment() -> Environment:
 def is_study(told: Mapping[str, Any]) -> bool:
     """Tell whether a session asks something; one whose answer is known beforehand asks about the suite."""
     return not told["aa"] and not told["known"]
+
+
+def is_beside(told: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether a session only stands beside the notebook's own, the first of its study: it has another profile."""
+    own = next(each for each in every if each["study"] == told["study"])
+    return bool(told["profile"] != own["profile"])
 
 
 def _name_suite(versions: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html import unescape
 from typing import Any
 
@@ -165,8 +166,26 @@ def test_a_session_whose_answer_is_known_has_no_answer_in_the_overview(whole: di
 
 
 def test_where_nothing_can_be_compared_it_says_so(whole: dict[str, Any]) -> None:
-    alone = whole | {"verdicts": {"columns": whole["verdicts"]["columns"], "rows": []}}
-    assert "There is nothing to compare native with." in study(shown(alone))
+    bare = whole | {"verdicts": {"columns": whole["verdicts"]["columns"], "rows": []}}
+    nothing, none = "There is nothing to compare native with.", "No primary metric of the study was measured in it."
+    for change, said in (
+        ({"systems": ["native"]}, nothing),
+        ({"systems": ["native", "docker"], "not_run": {"docker": "not installed"}}, nothing),
+        ({"systems": ["native", "docker"], "not_run": {}}, none),
+    ):
+        assert said in study(shown(bare | change))
+
+
+def test_a_session_of_another_profile_is_folded_below_the_notebooks_own(whole: dict[str, Any]) -> None:
+    own, other = of(whole, {}), of(whole, DIFFERENT, profile="load", sessions=["recorded"])
+    one, second = shown(own), of(whole, DIFFERENT, sessions=["of another site"])
+    both = replace(one, executed=replace(one.executed, abstracts=(own, other, second)))
+    for page in (overview, study):
+        text = page(both)
+        assert text.count("Shown beside it: ") == 1
+        folded = text[text.index("Shown beside it: recorded, profile load") :].partition("</details>")[0]
+        assert "costs 5.0 to 9.9 %" in folded
+        assert "Shown beside it" not in page(one)
 
 
 @pytest.mark.parametrize(
