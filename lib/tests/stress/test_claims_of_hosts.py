@@ -7,9 +7,10 @@ import platform
 import signal
 import subprocess
 import sys
+import threading
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -92,6 +93,26 @@ def test_the_second_is_told_who_has_the_host_and_a_killed_holder_frees_it(
         with claims.claim_hosts([host], claims.make_holder("second")):
             assert first.wait(10) == -signal.SIGKILL
     host.close()
+
+
+def test_a_process_of_this_machine_that_is_gone_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As on a host that was cut off: it holds the claim until it hears that the connection is lost."""
+    caplog.set_level("INFO")
+    monkeypatch.setattr(claims, "WAIT_S", 0.0)
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    lost, host = {**claims.make_holder("lost"), "pid": ended.pid}, LocalHost("here")
+    with ExitStack() as stack:
+        stack.enter_context(claims.claim_hosts([host], lost))
+        threading.Timer(1.0, stack.pop_all().close).start()
+        with claims.claim_hosts([host], claims.make_holder("next")):
+            assert "here is still held for session lost of user" in caplog.text
+    monkeypatch.setattr(claims, "RELEASE_S", 0.0)
+    for other in (lost, {**lost, "controller": "another"}, {**lost, "pid": os.getpid()}, {**lost, "pid": "x"}):
+        with claims.claim_hosts([host], other), pytest.raises(SiteError, match="here is in use by session lost"):
+            claims.claim_hosts([host], claims.make_holder("next")).__enter__()
 
 
 def test_a_holder_has_a_host_once_whatever_it_is_called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

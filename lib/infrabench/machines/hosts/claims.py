@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import logging
 import os
 import platform
 import secrets
@@ -22,7 +23,12 @@ from infrabench.machines.hosts import marks
 from infrabench.machines.hosts.host import LocalHost, run_checked
 from infrabench.machines.hosts.remote_shell import probe
 
+log = logging.getLogger(__name__)
+
 WAIT_S = 5.0
+# A host sends again ever more seldom to one that it lost, in the end every two minutes, and only then hears that the
+# connection is gone.
+RELEASE_S = 150.0
 ANSWER_S = 15.0  # beyond the wait
 LONGEST = 100  # characters of what another session says of itself
 BOOT_S = 10.0
@@ -44,8 +50,8 @@ def make_holder(session: str) -> Holder:
 def claim_hosts(hosts: Iterable[Host], holder: Holder) -> Iterator[None]:
     """Hold every one of `hosts` for `holder` inside.
 
-    Raises `SiteError` when another holder still has one after `WAIT_S` (it says who, and since when), or when one
-    cannot be claimed at all.
+    Raises `SiteError` when another holder still has one after `WAIT_S` (it says who, and since when; `RELEASE_S` where
+    that was a process of this machine that is gone), or when one cannot be claimed at all.
     """
     every = sorted(hosts, key=lambda host: host.address)  # two that claim the same ones begin with the same one
     remote = [host for host in every if not isinstance(host, LocalHost)]
@@ -78,15 +84,14 @@ def _user() -> str:
 
 @contextmanager
 def _claim(host: Host, holder: Holder) -> Iterator[None]:
-    argv = (*probe("machines/hosts/probes/claim.py"), marks.lock_folder(), f"{WAIT_S:g}", json.dumps(holder))
     with ExitStack() as stack:
-        try:
-            stream = stack.enter_context(host.stream(argv))
-            answer = json.loads(stream.read_line(WAIT_S + ANSWER_S))
-        except (OSError, EOFError, ValueError) as error:
-            raise SiteError(
-                f"{host.name}: it cannot be claimed for this session ({error}). Is the host up, and has it python3?"
-            ) from error
+        answer = _ask(host, holder, WAIT_S, stack)
+        if answer["state"] == "busy" and _is_gone(answer["holder"] or {}):
+            log.info(
+                "%s is still held for %s, which has ended; waiting until it hears of that", host.name,
+                describe_holder(answer["holder"]),
+            )  # fmt: skip
+            answer = _ask(host, holder, RELEASE_S, stack)
         if answer["state"] == "error":
             raise SiteError(f"{host.name}: it cannot be claimed for this session: {answer['reason']}")
         if answer["state"] == "busy":
@@ -97,6 +102,32 @@ def _claim(host: Host, holder: Holder) -> Iterator[None]:
                 "one has ended, or stop it"
             )
         yield
+
+
+def _ask(host: Host, holder: Holder, wait_s: float, stack: ExitStack) -> dict[str, Any]:
+    """Return what the host answers to a claim, which is held until `stack` ends."""
+    argv = (*probe("machines/hosts/probes/claim.py"), marks.lock_folder(), f"{wait_s:g}", json.dumps(holder))
+    try:
+        stream = stack.enter_context(host.stream(argv))
+        answer: dict[str, Any] = json.loads(stream.read_line(wait_s + ANSWER_S))
+    except (OSError, EOFError, ValueError) as error:
+        raise SiteError(
+            f"{host.name}: it cannot be claimed for this session ({error}). Is the host up, and has it python3?"
+        ) from error
+    return answer
+
+
+def _is_gone(holder: Holder) -> bool:
+    """Tell whether a holder says that it is a process of this machine, and there is none."""
+    if holder.get("controller") != platform.node():
+        return False
+    try:
+        os.kill(int(holder["pid"]), 0)
+    except ProcessLookupError:
+        return True
+    except (LookupError, TypeError, ValueError, OverflowError, OSError):  # nonsense, or the process of another user
+        pass
+    return False
 
 
 def describe_holder(holder: Holder) -> str:
