@@ -1,6 +1,6 @@
 """Stock machines as somebody's hosts: from bare to a report and as they were again; two measured at once, one lost.
 
-They are emulated, and so ten to twenty times slower than others: an hour, in the long form alone.
+They are emulated, and so ten to twenty times slower than others: 25 minutes, in the long form alone.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def inventory(project: Path) -> Iterator[Path]:
         return {"name": "stock", "known_hosts": str(known_hosts), "hosts": hosts}
 
     unbooted = Inventory.model_validate(describe(Path("key"), Path("known_hosts")))
-    needs = collect_needs(unbooted, ["containers", "storage"], [*SYSTEMS, "ceph"]).needs
+    needs = collect_needs(unbooted, ["containers"], SYSTEMS).needs
     names = {name for each in needs.values() for name in each.packages()}
     folder = stock_guests.make_disk(sorted(names | {apart for name, apart in APART.items() if name in names}))
     with stock_guests.boot(folder, 2) as known_hosts:
@@ -142,19 +142,6 @@ def test_bare_hosts_are_prepared_measured_and_left_as_they_were(
     assert records.verify(folder) == []
     cells = {(each.trial.system, each.trial.workload) for each in every if each.state == "ok"}
     assert cells == {*product(SYSTEMS, WORKLOADS)}
-    changed = _changes(before, _hosts_say(inventory, STATE))
-    assert not changed, changed
-
-
-def test_a_store_is_made_on_a_stock_machine_and_leaves_it_as_it_was(inventory: Path, project: Path) -> None:
-    asked = ("hosts", "prepare", str(inventory), "--study", "storage", "--systems", "ceph")
-    assert cli.main([*asked, "--yes"]) == 0
-    before = _hosts_say(inventory, STATE)
-    given = ("--profile", "smoke", "--runs", "1", "--deployments", "1", "--systems", "ceph", "--workloads", "fio-4k")
-    assert cli.main(["run", "storage", *given, "--site", str(inventory), "--session", "store"]) == 0
-    states = [each.state for each in records.read_trials(project / "data/runs/storage/store")]
-    assert states
-    assert set(states) == {"ok"}
     changed = _changes(before, _hosts_say(inventory, STATE))
     assert not changed, changed
 
