@@ -104,7 +104,7 @@ figures: env  ## Make the figures and tables of the recorded sessions and of the
 
 paper: NEEDS := paper
 paper: env system  ## Write numbers and tables of the recorded sessions for LaTeX, and typeset the example paper (out/paper/example.pdf)
-	@$(BIN)/infrabench paper $(wildcard $(patsubst %,data/recorded/%/*,containers cnis runtimes storage))
+	@$(BIN)/infrabench paper $(wildcard $(patsubst %,data/recorded/%/*.tar.xz,containers cnis runtimes storage))
 	@scripts/typeset paper/example.tex out/paper
 
 published: env  ## Recompute the papers' numbers: the audit and the composite score, as a notebook and a report
@@ -139,5 +139,5 @@ clean: lab-down  ## Remove reports, the lab's cached images and Kubernetes' prog
 	@$(BIN)/infrabench lab purge
 	rm -rf out
 
-distclean:  ## Remove the environment too
+distclean:  ## Remove reports and the environment; what the lab keeps stays, unless `make clean` has removed it before
 	rm -rf out .venv

@@ -14,12 +14,18 @@ own script ``welch_ttest.py`` computes. Each repetition runs the campaigns of al
 The true ratio is the same for all. hyperfine times a whole process, with the start of Python in it, where the others
 read what the probe says of its chunks alone. So its busy-wait is longer, by the ratio of the two times, which is
 measured before each of its campaigns. The median of each tool's ratios is printed.
+
+Every campaign is a line of a file: its samples, what it took, the tool's version and the machine. The table comes from
+that file, on any machine, whichever tools are installed there; only what the file lacks is run.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -35,29 +41,51 @@ from infrabench.experiment.execution.monitor import watching
 from infrabench.experiment.execution.progress import words
 from infrabench.experiment.execution.rounds import group_turns
 from infrabench.experiment.execution.trial import Bench, execute_turns
+from infrabench.experiment.provenance import collect
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.hosts import claims
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.stats import pairwise
 from infrabench.stats.intervals import Interval
 from infrabench.workloads import spin
-from infrabench_selfcheck.overhead import is_installed, rebench_command, run_timed
+from infrabench_selfcheck.overhead import find_program, is_installed, rebench_command, run_timed
 
 CHUNKS, ROUNDS = 400, 4  # of a run of a peer, and of a trial, which cuts them into so many runs
 STARTS = 5  # of which the median is how much of a process is its start
 EFFECTS = (0.0, 0.02)
 SEED = 20200315
 MOST_BLOCKS = 100_000
+FILE = "campaigns.jsonl"
 READING = '1000 * json.loads(data.strip().splitlines()[-1])["seconds"]'  # of what the probe prints, in ms
+Key = tuple[int, float, str, float]  # repetition, busy-wait, tool, seconds
 Samples = tuple[Sequence[float], Sequence[float]]  # seconds of the slower and of the same
 
 
-class Sampling(NamedTuple):
-    """One campaign of one tool: the samples and what an interval says of them."""
+class Campaign(NamedTuple):
+    """One campaign of one tool as it is kept: seconds asked and taken, and the seconds of each run of both commands."""
+
+    repetition: int
+    effect: float
+    tool: str
+    seconds: float
+    took_s: float
+    version: str
+    machine: str
+    slower: Sequence[float]
+    same: Sequence[float]
+
+    @property
+    def key(self) -> Key:
+        return self.repetition, self.effect, self.tool, self.seconds
+
+
+class Answer(NamedTuple):
+    """What a tool's interval says of one campaign: the ratio of the slower to the same."""
 
     tool: str
     effect: float
     n: int
+    took_s: float
     ratio: float
     low: float
     high: float
@@ -69,88 +97,139 @@ class Sampling(NamedTuple):
 
 
 def report(repetitions: int, seconds: float, out: Path, say: Callable[[str], None]) -> Iterator[str]:
-    """Run what is missing of the campaigns below `out`, and yield the table.
+    """Run the campaigns that the file below `out` lacks, each repetition in random order, and yield the table.
 
     `seconds`: of each campaign. `DesignError` when a number is too small for anything to be inferred.
     """
     if repetitions < 1 or seconds < 5:
         raise DesignError("peers are compared in at least one repetition, with campaigns of at least 5 seconds")
-    tools = {name: tool for name, tool in TOOLS.items() if name == "infrabench" or is_installed(tool.program)}
     out.mkdir(parents=True, exist_ok=True)
-    (out / "probe.py").write_text(spin.PROBE.read_text(encoding="utf-8"), encoding="utf-8")
-    plan = [(number, effect) for number in range(repetitions) for effect in EFFECTS]
-    done: list[Sampling] = []
-    with claims.claim_hosts([LocalHost()], claims.make_holder("peers")):
-        for at, (number, effect) in enumerate(plan):
-            rng = np.random.default_rng([SEED, number, int(1e6 * effect)])
-            done += [_recall(out, tools, name, effect, number, seconds) for name in rng.permutation(list(tools))]
-            left = (len(plan) - at - 1) * len(tools) * seconds
-            say(f"repetition {number + 1} of {repetitions}, busy-wait of {effect:.0%}: about {words(left)} left")
+    path = out / FILE
+    kept = {each.key: each for each in read_campaigns(path)}
+    plan = [
+        (number, effect, name, seconds)
+        for number in range(repetitions)
+        for effect in EFFECTS
+        for name in np.random.default_rng([SEED, number, int(1e6 * effect)]).permutation(list(TOOLS)).tolist()
+    ]
+    absent = [name for name, tool in TOOLS.items() if not (name == "infrabench" or is_installed(tool.program))]
+    lacking = [key for key in plan if key not in kept and key[2] not in absent]
+    if lacking:
+        machine, versions = _describe_machine(), {key[2]: _ask_version(TOOLS[key[2]]) for key in lacking}
+        with (
+            claims.claim_hosts([LocalHost()], claims.make_holder("peers")),
+            tempfile.TemporaryDirectory(dir=out) as folder,
+        ):
+            for at, key in enumerate(lacking):
+                kept[key] = _run(Path(folder), key, versions[key[2]], machine)
+                with path.open("a", encoding="utf-8") as lines:
+                    lines.write(json.dumps(kept[key]._asdict()) + "\n")
+                left = words((len(lacking) - at - 1) * seconds)
+                say(f"{key[2]}, repetition {key[0] + 1} of {repetitions}, busy-wait of {key[1]:.0%}: about {left} left")
+    done = sorted((kept[key] for key in plan if key in kept), key=lambda each: list(TOOLS).index(each.tool))
     yield f"spin, {CHUNKS} chunks a run; {repetitions} repetitions, {seconds:g} s a campaign"
-    yield from table(done)
-    for name in TOOLS:
-        if name not in tools:
-            yield f"{name}: not run: {TOOLS[name].program} is not installed"
+    yield from table([judge(each) for each in done])
+    yield "with " + ", ".join(dict.fromkeys(f"{each.tool} {each.version}" for each in done))
+    yield "on " + "; ".join(dict.fromkeys(each.machine for each in done))
+    for name in absent:
+        if lost := sum(key[2] == name and key not in kept for key in plan):
+            yield f"{name}: {lost} campaigns not run: {TOOLS[name].program} is not installed"
 
 
-def table(campaigns: Sequence[Sampling]) -> Iterator[str]:
+def read_campaigns(path: Path) -> list[Campaign]:
+    """Return the campaigns that a file keeps, in the order of its lines; none where there is no file.
+
+    `InfrabenchError` for a line that is no campaign.
+    """
+    if not path.exists():
+        return []
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            found.append(Campaign(**json.loads(line)))
+        except (ValueError, TypeError) as error:
+            raise InfrabenchError(f"{path}, line {number}: no campaign of a tool; remove the line: {error}") from error
+    return found
+
+
+def judge(campaign: Campaign) -> Answer:
+    """Return what the tool's interval says of a campaign."""
+    x, y = np.array(campaign.slower), np.array(campaign.same)
+    ends = pairwise.paired_fieller(x, y) if campaign.tool == "infrabench" else welch(x, y)
+    n, ratio = min(len(x), len(y)), float(x.mean() / y.mean())
+    return Answer(campaign.tool, campaign.effect, n, campaign.took_s, ratio, float(ends.low), float(ends.high))
+
+
+def table(answers: Sequence[Answer]) -> Iterator[str]:
     """Yield a row for each tool: how often it called a difference, with and without one, and its median half-width."""
     rates = [f"called different at {effect:.0%} [95 %]" for effect in EFFECTS]
-    yield f"{'tool':20s}  {rates[0]:32s}  {rates[1]:32s}  half-width  n    ratio at {EFFECTS[-1]:.0%}"
-    for tool in dict.fromkeys(each.tool for each in campaigns):
-        own = [each for each in campaigns if each.tool == tool]
+    yield f"{'tool':17s}  {rates[0]:31s}  {rates[1]:31s}  half-width  n    took   ratio at {EFFECTS[-1]:.0%}"
+    for tool in dict.fromkeys(each.tool for each in answers):
+        own = [each for each in answers if each.tool == tool]
         cells = []
         for effect in EFFECTS:
             called = [each.is_called for each in own if each.effect == effect]
+            if not called:
+                cells.append("not run")
+                continue
             exact = stats.binomtest(sum(called), len(called)).proportion_ci(method="exact")
             cells.append(f"{sum(called)} of {len(called)} [{exact.low:.0%}, {exact.high:.0%}]")
         half = np.median([np.nan_to_num((each.high - each.low) / 2, nan=np.inf) for each in own])  # NaN: no bounds
-        ratio = np.median([each.ratio for each in own if each.effect == EFFECTS[-1]])
-        n = np.median([each.n for each in own])
-        yield f"{tool:20s}  {cells[0]:32s}  {cells[1]:32s}  {half:9.2%}  {n:3.0f}  {ratio:.4f}"
+        ratio = np.median([each.ratio for each in own if each.effect == EFFECTS[-1]] or [np.nan])
+        n, took = np.median([each.n for each in own]), np.median([each.took_s for each in own])
+        yield f"{tool:17s}  {cells[0]:31s}  {cells[1]:31s}  {half:9.2%}  {n:4.0f}  {took:3.0f} s  {ratio:.4f}"
 
 
-def _recall(out: Path, tools: Mapping[str, Peer], name: str, effect: float, number: int, seconds: float) -> Sampling:
-    """Return a campaign that is kept below `out`, or run it and keep its samples."""
-    path = out / f"{number:03d}-{effect:g}-{name.replace(' ', '-')}.json"
-    if not path.exists():
-        _write_commands(out, effect)
-        if effect and tools[name].times_process:
-            _write_commands(out, effect * _measure_excess(out))
-        begin = time.monotonic()
-        slower, same = tools[name].run(out, effect, seconds)
-        kept = {"slower": list(slower), "same": list(same), "seconds": time.monotonic() - begin}
-        path.write_text(json.dumps(kept) + "\n", encoding="utf-8")
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    x, y = np.array(kept["slower"]), np.array(kept["same"])
-    ends = pairwise.paired_fieller(x, y) if name == "infrabench" else welch(x, y)
-    ratio = float(x.mean() / y.mean())
-    return Sampling(name, effect, min(len(x), len(y)), ratio, float(ends.low), float(ends.high))
+def _describe_machine() -> str:
+    facts = collect.of_host(LocalHost())
+    return f"{facts['cpu']['model_name']}, {os.cpu_count()} processors, Linux {facts['kernel']['release']}"
 
 
-def _write_commands(out: Path, share: float) -> None:
+def _ask_version(tool: Peer) -> str:
+    if tool.program == sys.executable:
+        return (collect.of_suite()["commit"] or importlib.metadata.version("infrabench"))[:12]
+    done = LocalHost().run((find_program(tool.program), "--version"), timeout_s=60.0)
+    return done.stdout.decode("utf-8", "replace").split()[-1]
+
+
+def _run(folder: Path, key: Key, version: str, machine: str) -> Campaign:
+    """Run a campaign of a tool and return what is kept of it; times to the microsecond."""
+    _, effect, name, seconds = key
+    tool = TOOLS[name]
+    (folder / "probe.py").write_text(spin.PROBE.read_text(encoding="utf-8"), encoding="utf-8")
+    _write_commands(folder, effect)
+    if effect and tool.times_process:
+        _write_commands(folder, effect * _measure_excess(folder))
+    begin = time.monotonic()
+    samples = tool.run(folder, effect, seconds)
+    took_s = round(time.monotonic() - begin, 3)
+    slower, same = ([round(each, 6) for each in one] for one in samples)
+    return Campaign(*key, took_s, version, machine, slower, same)
+
+
+def _write_commands(folder: Path, share: float) -> None:
     """Write the two commands of the peers, of which one waits busily for `share` of each chunk's time."""
     for what, own in (("same", 0.0), ("slower", share)):
-        script = out / f"{what}.sh"
+        script = folder / f"{what}.sh"
         script.write_text(f'#!/bin/sh\nINFRABENCH_BUSY_SHARE={own:g} exec python3 "${{0%/*}}/probe.py" "$@"\n')
         script.chmod(0o755)
 
 
-def _measure_excess(out: Path) -> float:
+def _measure_excess(folder: Path) -> float:
     """Return how many times as long as its probe a whole process takes: the median of some runs.
 
     `InfrabenchError` when the probe fails, or does not say how long it took.
     """
     ratios = []
     for _ in range(STARTS):
-        done = LocalHost().run((str(out / "same.sh"), str(CHUNKS)), timeout_s=60.0)
+        done = LocalHost().run((str(folder / "same.sh"), str(CHUNKS)), timeout_s=60.0)
         try:
             ratios.append(done.duration_s / json.loads(done.stdout)["seconds"])
         except (ValueError, LookupError, TypeError, ZeroDivisionError) as error:
             ended = "timed out" if done.timed_out else f"exited with {done.status}"
             said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()[-400:]
             raise InfrabenchError(
-                f"{out / 'same.sh'} {ended} and did not say how long its probe took: {said or 'it wrote nothing'}. "
+                f"{folder / 'same.sh'} {ended} and did not say how long its probe took: {said or 'it wrote nothing'}. "
                 "See that python3 runs on this machine"
             ) from error
     return float(np.median(ratios))

@@ -38,7 +38,7 @@ class Request:
         "number of blocks (default: what the profile says); with --minutes the first ones, 10 or more", "N"))
     # Made, these two are tuples; they may come as text: ["native", "docker"] or native,docker
     systems: Sequence[str] | str | None = field(default=None, metadata=option(
-        "systems (default: all of the study); the first is the baseline where the study's is not among them", "NAME",
+        "systems (default: those of the profile); the first is the baseline where the study's is not among them", "NAME",
         "systems", "+"))
     workloads: Sequence[str] | str | None = field(
         default=None, metadata=option("workloads (default: all of the profile)", "NAME", "workloads", "+"))

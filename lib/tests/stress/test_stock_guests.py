@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
@@ -27,7 +25,7 @@ from infrabench.machines.sites.prepare.requirements import collect_needs
 from infrabench.machines.sites.site import read_file
 from tests.support import stock_guests
 from tests.support.places import ROOT
-from tests.support.started_commands import hash_trials
+from tests.support.started_commands import end_command, start_command, wait_for_trials
 from tests.support.storm import in_long_form
 from tests.support.tiers import without_lab
 
@@ -48,7 +46,7 @@ COUNTERS = (
     r"|net\.netfilter\.nf_|net\.nf_conntrack_max"
 )
 PASSING = "user|session|systemd-|run-|apt|man-db|logrotate|dpkg"
-# All that a session might leave on a host: links, routes, filters, settings, mounts, groups, users, units, instances.
+# All that a session might leave on a host: links, routes, filters, settings, mounts, groups, users, units, instances, images.
 STATE = f"""
 exec 2>/dev/null
 ip -br link | awk '{{print "link", $1}}'; ip -o -4 address | awk '{{print "address", $2, $4}}'
@@ -61,6 +59,7 @@ getent passwd; getent group
 systemctl list-unit-files --plain --no-legend | awk '{{print "unit", $1, $2}}'
 systemctl list-units --state=running --plain --no-legend | awk '{{print "runs", $1}}' | grep -vE '^runs (session-|user)'
 docker ps -aq | sed 's/^/docker /'; docker network ls -q | sed 's/^/docker network /'; docker volume ls -q
+docker images -aq | sed 's/^/docker image /'; incus image list -f csv | sed 's/^/incus image /'
 lxc-ls -1 | sed 's/^/lxc /'; incus list -f csv; incus profile list -f csv; incus network list -f csv
 incus storage list -f csv; true
 """
@@ -89,8 +88,10 @@ def inventory(project: Path) -> Iterator[Path]:
         return {"name": "stock", "known_hosts": str(known_hosts), "hosts": hosts}
 
     unbooted = Inventory.model_validate(describe(Path("key"), Path("known_hosts")))
-    needs = collect_needs(unbooted, ["containers"], SYSTEMS).needs
-    names = {name for each in needs.values() for name in each.packages()}
+    names: set[str] = set()
+    for study, systems, workloads in (("containers", SYSTEMS, None), ("storage", ("ceph",), ("fio-4k",))):
+        needs = collect_needs(unbooted, [study], systems, workloads).needs
+        names |= {name for each in needs.values() for name in each.packages()}
     folder = stock_guests.make_disk(sorted(names | {apart for name, apart in APART.items() if name in names}))
     with stock_guests.boot(folder, 2) as known_hosts:
         path = project / "hosts.yml"
@@ -146,6 +147,19 @@ def test_bare_hosts_are_prepared_measured_and_left_as_they_were(
     assert not changed, changed
 
 
+def test_a_store_is_made_on_a_stock_machine_and_leaves_it_as_it_was(inventory: Path, project: Path) -> None:
+    asked = ("hosts", "prepare", str(inventory), "--study", "storage", "--systems", "ceph", "--workloads", "fio-4k")
+    assert cli.main([*asked, "--yes"]) == 0
+    before = _hosts_say(inventory, STATE)
+    given = ("--profile", "smoke", "--runs", "1", "--deployments", "1", "--systems", "ceph", "--workloads", "fio-4k")
+    assert cli.main(["run", "storage", *given, "--site", str(inventory), "--session", "store"]) == 0
+    states = [each.state for each in records.read_trials(project / "data/runs/storage/store")]
+    assert states
+    assert set(states) == {"ok"}
+    changed = _changes(before, _hosts_say(inventory, STATE))
+    assert not changed, changed
+
+
 def test_two_sites_are_measured_at_the_same_time_and_a_lost_one_comes_back(inventory: Path, project: Path) -> None:
     hosts = yaml.safe_load(inventory.read_text())
     for site, role in (("one", "server"), ("two", "client")):
@@ -161,16 +175,12 @@ def test_two_sites_are_measured_at_the_same_time_and_a_lost_one_comes_back(inven
         )
     )
     lost = project / "data/runs/containers/both.two.containers"
-    command = (sys.executable, "-m", "infrabench.cli", "campaign", "run", str(path))
-    with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
-        deadline = time.monotonic() + LONGEST_S
-        while len(hash_trials(lost)) < 6 and child.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.5)
-        stock_guests.set_link(2, "down")
-        said = child.communicate(timeout=LONGEST_S)[0]
+    child = start_command("campaign", "run", str(path))
+    wait_for_trials(lost, 6, child, LONGEST_S)
+    stock_guests.set_link(2, "down")
+    status, said = end_command(child, LONGEST_S)
     stock_guests.set_link(2, "up")
-    assert child.returncode != 0, said
+    assert status != 0, said
     states = {each["site"]: each["state"] for each in _sessions(project)}
     assert states == {"one": "complete", "two": "partial"}, said
 

@@ -25,10 +25,10 @@ def start_command(*words: str, environment: Mapping[str, str] = os.environ) -> s
     return subprocess.Popen(argv, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
 
 
-def end_command(child: subprocess.Popen[str]) -> tuple[int, str]:
+def end_command(child: subprocess.Popen[str], within_s: float = LONGEST_S) -> tuple[int, str]:
     """Return the exit status and what was said; a command that does not end is killed."""
     try:
-        out, err = child.communicate(timeout=LONGEST_S)
+        out, err = child.communicate(timeout=within_s)
     except subprocess.TimeoutExpired:
         child.kill()
         out, err = child.communicate()
@@ -41,9 +41,11 @@ def hash_trials(folder: Path) -> dict[str, str]:
     return {name: sha256((folder / "trials" / name / "trial.json").read_bytes()).hexdigest() for name in found}
 
 
-def wait_for_trials(folder: Path, count: int, child: subprocess.Popen[str]) -> None:
+def wait_for_trials(
+    folder: Path, count: int, child: subprocess.Popen[str], within_s: float = LONGEST_S
+) -> None:  # fmt: skip
     """Return when a session that still runs has recorded so many trials; else the test fails with what it said."""
-    deadline = time.monotonic() + LONGEST_S
+    deadline = time.monotonic() + within_s
     while len(hash_trials(folder)) < count and child.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     if child.poll() is not None or len(hash_trials(folder)) < count:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,35 @@ from scipy import stats
 
 from infrabench.core import DesignError, InfrabenchError
 from infrabench_selfcheck import peers
-from infrabench_selfcheck.peers import Sampling
+from infrabench_selfcheck.peers import Answer
+from tests.support.places import ROOT
+
+SLOWER, SAME = [1.03, 1.01, 1.02], [1.0, 0.99, 1.01]
 
 
-def campaign(tool: str, effect: float, low: float, high: float) -> Sampling:
-    return Sampling(tool, effect, 30, (low + high) / 2, low, high)
+def campaign(tool: str, effect: float, low: float, high: float) -> Answer:
+    return Answer(tool, effect, 30, 20.0, (low + high) / 2, low, high)
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The commands that two tools are given, in place of all tools: one times its probe and one the whole process."""
+    found: list[str] = []
+
+    def run(folder: Path, effect: float, seconds: float) -> peers.Samples:
+        found.append((folder / "slower.sh").read_text())
+        return SLOWER, SAME
+
+    facts = {"cpu": {"model_name": "a processor"}, "kernel": {"release": "6.1"}}
+    monkeypatch.setattr(peers.collect, "of_host", lambda host: facts)
+    monkeypatch.setattr(peers, "_measure_excess", lambda folder: 1.5)  # a process takes half as long again
+    tools = {"infrabench": peers.Peer(sys.executable, run), "other": peers.Peer("python3", run, times_process=True)}
+    monkeypatch.setattr(peers, "TOOLS", tools)
+    return found
+
+
+def report(out: Path, repetitions: int = 1) -> list[str]:
+    return list(peers.report(repetitions, 20.0, out, lambda text: None))
 
 
 def test_a_row_says_how_often_a_difference_was_called_with_and_without_one() -> None:
@@ -38,28 +63,58 @@ def test_the_interval_of_the_peers_is_that_of_welch() -> None:
     assert (ends.low, ends.high) == pytest.approx((1 + low / y.mean(), 1 + high / y.mean()))
 
 
-def test_a_campaign_that_is_kept_is_not_run_again(tmp_path: Path) -> None:
-    kept = {"slower": [1.03, 1.01, 1.02], "same": [1.0, 0.99, 1.01], "seconds": 20.0}
-    (tmp_path / "000-0.02-infrabench.json").write_text(json.dumps(kept))
-    tool = peers.Peer("none", lambda folder, effect, seconds: pytest.fail("it ran"))
-    found = peers._recall(tmp_path, {"infrabench": tool}, "infrabench", 0.02, 0, 20.0)
+def test_what_is_kept_is_not_run_again_and_its_table_needs_no_tool(
+    tmp_path: Path, scripts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = report(tmp_path)
+    assert len(scripts) == 4
+    assert report(tmp_path) == first
+    assert len(scripts) == 4
+    assert len(report(tmp_path, 2)) == len(first)
+    assert len(scripts) == 8
+    monkeypatch.setattr(peers, "is_installed", lambda program: False)
+    assert report(tmp_path) == first
+    assert "other: 2 campaigns not run: python3 is not installed" in report(tmp_path, 3)
+    assert [path.name for path in tmp_path.iterdir()] == [peers.FILE]
+
+
+def test_a_campaign_is_kept_with_its_samples_version_and_machine(tmp_path: Path, scripts: list[str]) -> None:
+    rows = report(tmp_path)
+    kept = peers.read_campaigns(tmp_path / peers.FILE)
+    assert {(each.repetition, each.effect, each.tool, each.seconds) for each in kept} == {
+        (0, effect, tool, 20.0) for effect in peers.EFFECTS for tool in peers.TOOLS
+    }
+    assert all((each.slower, each.same) == (SLOWER, SAME) for each in kept)
+    assert f"other {'.'.join(map(str, sys.version_info[:3]))}" in rows[-2]
+    assert rows[-1] == f"on a processor, {os.cpu_count()} processors, Linux 6.1"
+    found = peers.judge(kept[0])
     assert (found.n, found.ratio) == (3, pytest.approx(1.02))
     assert found.low < 1.02 < found.high
 
 
-@pytest.mark.parametrize(("times_process", "share"), [(False, "0.02"), (True, "0.03")])
-def test_what_a_tool_times_is_longer_by_the_same_share_for_all(
-    times_process: bool, share: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(peers, "_measure_excess", lambda out: 1.5)  # a process takes half as long again as its probe
-    scripts: list[str] = []
+def test_campaigns_of_another_length_are_others(tmp_path: Path, scripts: list[str]) -> None:
+    report(tmp_path)
+    list(peers.report(1, 30.0, tmp_path, lambda text: None))
+    assert len(scripts) == 8
 
-    def run(folder: Path, effect: float, seconds: float) -> peers.Samples:
-        scripts.extend((folder / f"{name}.sh").read_text() for name in ("same", "slower"))
-        return [1.03, 1.01, 1.02], [1.0, 0.99, 1.01]
 
-    peers._recall(tmp_path, {"a tool": peers.Peer("none", run, times_process)}, "a tool", 0.02, 0, 20.0)
-    assert ["BUSY_SHARE=0 " in scripts[0], f"BUSY_SHARE={share} " in scripts[1]] == [True, True]
+def test_a_line_that_is_no_campaign_is_named(tmp_path: Path) -> None:
+    (tmp_path / peers.FILE).write_text('{"repetition": 0, "eff')
+    with pytest.raises(InfrabenchError, match="line 1: no campaign of a tool"):
+        report(tmp_path)
+
+
+def test_what_a_tool_times_is_longer_by_the_same_share_for_all(tmp_path: Path, scripts: list[str]) -> None:
+    report(tmp_path)
+    shares = sorted(each.split("BUSY_SHARE=")[1].split()[0] for each in scripts)
+    assert shares == ["0", "0", "0.02", "0.03"]
+
+
+def test_the_table_of_the_guide_is_that_of_the_recorded_campaigns() -> None:
+    recorded = ROOT / "data/recorded/peers"
+    number = 1 + max(each.repetition for each in peers.read_campaigns(recorded / peers.FILE))
+    rows = list(peers.report(number, 120.0, recorded, lambda text: pytest.fail("a campaign is missing")))
+    assert "\n".join(rows) in (ROOT / "docs/validation.md").read_text()
 
 
 @pytest.mark.parametrize(
