@@ -62,10 +62,12 @@ fi
 ip addr replace "$gateway" dev "$bridge"
 ip link set "$bridge" up
 sysctl -qw net.ipv4.ip_forward=1
-# Docker's packet filter, where it is on, drops what is routed to a bridge that it did not make.
+# Docker's packet filter, where it is on, drops what is routed to or from a bridge that it did not make.
 if command -v iptables >/dev/null && iptables -nL DOCKER-USER >/dev/null 2>&1; then
-  iptables -C DOCKER-USER -o "$bridge" -j ACCEPT -m comment --comment infrabench 2>/dev/null ||
-    iptables -I DOCKER-USER -o "$bridge" -j ACCEPT -m comment --comment infrabench
+  for way in -i -o; do
+    iptables -C DOCKER-USER $way "$bridge" -j ACCEPT -m comment --comment infrabench 2>/dev/null ||
+      iptables -I DOCKER-USER $way "$bridge" -j ACCEPT -m comment --comment infrabench
+  done
 fi
 """
 
@@ -95,7 +97,9 @@ if [ -e /run/infrabench/netns ]; then
   rm -f /run/infrabench/netns
 fi
 if command -v iptables >/dev/null; then
-  iptables -D DOCKER-USER -o "$bridge" -j ACCEPT -m comment --comment infrabench 2>/dev/null || true
+  for way in -i -o; do
+    iptables -D DOCKER-USER $way "$bridge" -j ACCEPT -m comment --comment infrabench 2>/dev/null || true
+  done
 fi
 {_PLACES}
 IFS='

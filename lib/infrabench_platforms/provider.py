@@ -15,7 +15,7 @@ from infrabench.machines.hosts.claims import Holder
 from infrabench.machines.hosts.host import SSHHost
 from infrabench.machines.sites.platforms import Say
 from infrabench.machines.sites.site import OpenSite
-from infrabench_platforms import lab
+from infrabench_platforms import lab, local_leftovers
 from infrabench_platforms.availability import check_systems
 from infrabench_platforms.clusters import kata, remote
 from infrabench_platforms.lab import go_parts, go_tools, images, node_groups, nodes, pod_images, releases
@@ -25,11 +25,12 @@ from infrabench_platforms.stores.on_host import store as open_store
 
 __all__ = [
     "check_systems", "find_kubectl", "guest_image", "make_pod_image", "open_cluster", "open_lab", "open_store",
-    "require_lab", "seconds", "sweep_lab",
+    "remove_leftovers", "require_lab", "seconds", "sweep_lab",
 ]  # fmt: skip
 
 log = logging.getLogger(__name__)
 sweep_lab = lab.sweep
+remove_leftovers = local_leftovers.remove
 
 
 @contextmanager

@@ -320,8 +320,9 @@ def configure_containerd(worker: Worker) -> str:
         toml(server.format("grpc"), {"address": CONTAINERD_SOCKET}),
         toml(server.format("metrics"), {"address": METRICS}),
         toml('plugins."io.containerd.cri.v1.images".pinned_images', {"sandbox": worker.machines.images["pause"][0]}),
-        # Where the machine does not let it, containerd is told to lower no out-of-memory score.
-        toml(_CRI, {"restrict_oom_score_adj": worker.restricted}),
+        # Where the machine does not let it, containerd is told to lower no out-of-memory score. AppArmor confines no
+        # container, as CRI-O is told.
+        toml(_CRI, {"restrict_oom_score_adj": worker.restricted, "disable_apparmor": True}),
         toml(f"{_CRI}.cni", {**folders, "conf_dir": CNI_CONFIG}),
         toml(f"{_CRI}.containerd", {"default_runtime_name": next(iter(worker.handlers))}),
     ]

@@ -248,4 +248,4 @@ def _remove(holder: Holder | None = None, say: Say = log.info) -> None:
     kernel_limits.restore_controllers(lab_dir() / "controllers.json")
     kernel_limits.restore_limits(lab_dir() / "limits.json")
     remove_tree(lab_dir())
-    local_leftovers.remove(holder, say)
+    local_leftovers.remove_local(holder, say)

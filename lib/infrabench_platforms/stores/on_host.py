@@ -16,15 +16,17 @@ PROGRAMS = {
     "fio": "fio", "nbdfuse": "libnbd-bin", "nbdinfo": "libnbd-bin", "fusermount3": "fuse3", "mkfs.ext4": "e2fsprogs",
     "mount": "mount", "sysbench": "sysbench", "mariadbd": "mariadb-server",
 }  # fmt: skip
+_RBD = {  # the server of an image's volume, and its driver, which qemu-utils only recommends
+    "rbd": "ceph-common", "qemu-nbd": "qemu-utils", "/usr/lib/*/qemu/block-rbd.so": "qemu-block-extra",
+}  # fmt: skip
 PROGRAMS_OF = {
     "ceph": {
-        "ceph-mon": "ceph-mon", "ceph-mgr": "ceph-mgr", "ceph-osd": "ceph-osd", "ceph": "ceph-common",
-        "rbd": "ceph-common", "qemu-nbd": "qemu-utils",
+        "ceph-mon": "ceph-mon", "ceph-mgr": "ceph-mgr", "ceph-osd": "ceph-osd", "ceph": "ceph-common", **_RBD,
     },
     "raw": {"nbdkit": "nbdkit", "blockdev": "util-linux"},
 }  # fmt: skip
 # The same of a client on another host.
-CLIENT_OF = {"ceph": {"rbd": "ceph-common", "qemu-nbd": "qemu-utils"}}
+CLIENT_OF = {"ceph": _RBD}
 DEVICES = {"/dev/fuse": "FUSE", "/dev/loop-control": "loop devices"}
 MODULES = {"/dev/fuse": "fuse", "/dev/loop-control": "loop"}  # whose devices they are
 FOLDER = "/var/lib"
@@ -37,7 +39,7 @@ folder=$1; shift
 PATH=$PATH:/usr/sbin:/sbin
 for each in "$@"; do
   case $each in
-    /*) [ -e "${each%%=*}" ] || echo "$each" ;;
+    /*) ls -d ${each%%=*} >/dev/null 2>&1 || echo "$each" ;;  # a pattern, perhaps
     *) command -v "${each%%=*}" >/dev/null || echo "$each" ;;
   esac
 done

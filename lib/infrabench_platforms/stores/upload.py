@@ -22,6 +22,17 @@ sys.exit(main(sys.argv[1:]))
 """
 SPARE = 1.5  # space on the host's disk for each byte that a trial needs, times the copies: what was freed comes late
 LEAST_BYTES = 6 * GIB  # of a disk: both systems keep some of it back, and databases of their own on it
+# Listeners share the store of the configuration that they are named after.
+_REMOVE = """
+cd "$1" 2>/dev/null || exit 0
+for each in *.json; do
+  case $each in "*.json" | *-listens.json) continue ;; esac
+  python3 main.py "$1/$each" destroy >/dev/null || exit 1
+  rm -f "$each"
+done
+cd / && rm -rf "$1"
+"""
+REMOVE_S = 240.0
 _GO = 'folder=$1; shift; rm -f "$@"; ls "$folder"/*.json >/dev/null 2>&1 || rm -rf "$folder"'
 
 
@@ -58,6 +69,11 @@ def bring(host: Host, *configs: Config) -> None:
 def take_away(host: Host, *configs: Config) -> None:
     """Remove what `bring` has written; the program only when no other store is on that host."""
     run_checked(host, ("sh", "-c", _GO, "sh", FOLDER, *map(path, configs)), timeout_s=30)
+
+
+def remove(host: Host) -> None:
+    """Remove the stores that a killed session has left on a host of its own, daemons and disks included."""
+    run_checked(host, ("sh", "-c", _REMOVE, "sh", FOLDER), timeout_s=REMOVE_S)
 
 
 def ask(host: Host, of: Config, *words: str, timeout_s: float = 120.0) -> dict[str, Any]:

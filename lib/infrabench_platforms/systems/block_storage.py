@@ -1,7 +1,7 @@
 """Storage systems: a node of its own, two disks on it, a pool with two copies, and a volume that is reached over NBD.
 
 What all do alike: the program that `stores` brings does all that happens on the node; a system is its engine. All get
-disks of one size, one memory limit for all processes together, and one amount of cache.
+disks of one size and one memory limit for all processes together, Ceph and ZFS one amount of cache.
 
 * ``ceph``: a pool of two copies on two OSDs, and an RBD image in it. fio may also speak with the cluster itself. Where
   the kernel of a host of one's own has RBD, the image is a device of that kernel too.

@@ -19,6 +19,7 @@ NETWORK = "infrabench"
 IMAGE = "infrabench/guest"
 SOCKET = "/var/run/docker.sock"
 CLIENT_S = 120
+NO_ROUTING = 28  # from this version on, what others route to a container is dropped unless its network says otherwise
 NEEDS = {"server": {"docker": "docker.io"}}
 PARTS = ("docker", "dockerd", "containerd", "containerd-shim-runc-v2", "runc", "docker-init", "docker-proxy")
 
@@ -113,12 +114,15 @@ def _remove_images(client: docker.DockerClient) -> None:
 def _start(client: docker.DockerClient, host: Host, site: Site, spec: DeploySpec, tag: str, cpus: str) -> Any:
     network = guest_bridge.guest_network(site)
     pool = IPAMPool(subnet=str(network), gateway=str(network[1]))
+    options = {
+        "com.docker.network.bridge.name": guest_bridge.BRIDGE,
+        "com.docker.network.bridge.enable_ip_masquerade": "false",
+    }
+    if int(client.version()["Version"].split(".")[0]) >= NO_ROUTING:
+        options["com.docker.network.bridge.gateway_mode_ipv4"] = "nat-unprotected"
     client.networks.create(
         NETWORK, driver="bridge", ipam=IPAMConfig(pool_configs=[pool]), labels={containers.LABEL: spec.session},
-        options={
-            "com.docker.network.bridge.name": guest_bridge.BRIDGE,
-            "com.docker.network.bridge.enable_ip_masquerade": "false",
-        },
+        options=options,
     )  # fmt: skip
     limits = spec.limits
     container = client.containers.create(

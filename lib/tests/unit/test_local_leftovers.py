@@ -13,7 +13,9 @@ import pytest
 from infrabench import registry
 from infrabench.core import Host, ProvisionError, SiteError
 from infrabench.machines.hosts import claims, marks
+from infrabench.machines.hosts.host import LocalHost
 from infrabench_platforms import guest_bridge, local_leftovers
+from infrabench_platforms.stores import upload
 
 MINE = {"claim": "mine"}
 
@@ -30,6 +32,8 @@ class Machine:
         self.stuck: set[str] = set()
         patch.setattr(local_leftovers, "LINKS", self.bridge.parent)
         patch.setattr(local_leftovers, "NOTES", self.note.parent)
+        self.stores = folder / "stores"
+        patch.setattr(upload, "FOLDER", str(self.stores))
         patch.setattr(claims, "claim_hosts", self.claim)
         patch.setattr(marks, "sweeping", self.sweeping)
         patch.setattr(guest_bridge, "release_bridge", self.release)
@@ -77,7 +81,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 def test_where_there_is_nothing_of_ours_nothing_is_claimed(machine: Machine, bridge: bool) -> None:
     if bridge:
         machine.bridge.mkdir(parents=True)
-    local_leftovers.remove()
+    local_leftovers.remove_local()
     assert machine.bridge.exists() == bridge
     assert machine.holders == machine.removed == []
 
@@ -87,17 +91,55 @@ def test_instances_go_before_the_bridge_and_the_notes_with_the_claim_of_the_sess
 ) -> None:
     machine.leave()
     assert local_leftovers.find() == [f"bridge {guest_bridge.BRIDGE}", str(machine.note)]
-    local_leftovers.remove(MINE)
+    local_leftovers.remove_local(MINE)
     assert machine.holders == [MINE]
     assert machine.removed == ["docker", "lxc"]
     assert local_leftovers.find() == []
+
+
+def test_a_host_that_the_caller_has_claimed_is_looked_at_once_and_rid_of_what_was_left(machine: Machine) -> None:
+    said: list[str] = []
+    local_leftovers.remove(LocalHost("server"), said.append)
+    assert (said, machine.removed) == ([], [])
+    machine.leave()
+    local_leftovers.remove(LocalHost("server"), said.append)
+    assert said == ["Removing what a killed session has left on server"]
+    assert machine.removed == ["docker", "lxc"]
+    assert machine.holders == []
+    local_leftovers.remove(LocalHost("server"), said.append)
+    assert len(said) == 1
+
+
+def test_stores_are_destroyed_each_once_before_their_program_goes(machine: Machine) -> None:
+    machine.stores.mkdir()
+    (machine.stores / "main.py").write_text(f"""
+import sys
+with open({str(machine.stores.parent / "verbs")!r}, "a") as verbs:
+    print(*sys.argv[1:], file=verbs)
+""")
+    for name in ("ceph", "ceph-listens", "zfs"):
+        (machine.stores / f"{name}.json").touch()
+    assert len(local_leftovers.find()) == 3
+    local_leftovers.remove(LocalHost("server"))
+    destroyed = (machine.stores.parent / "verbs").read_text().splitlines()
+    assert destroyed == [f"{machine.stores}/{name}.json destroy" for name in ("ceph", "zfs")]
+    assert not machine.stores.exists()
+
+
+def test_a_store_that_cannot_be_destroyed_stays_and_is_named(machine: Machine) -> None:
+    machine.stores.mkdir()
+    (machine.stores / "main.py").write_text("raise SystemExit('the pool is busy')\n")
+    (machine.stores / "zfs.json").touch()
+    with pytest.raises(ProvisionError, match=r"left on server what cannot be removed: stores: .*the pool is busy"):
+        local_leftovers.remove(LocalHost("server"))
+    assert (machine.stores / "zfs.json").exists()
 
 
 def test_what_a_session_has_that_lives_stays_and_is_told(machine: Machine) -> None:
     machine.leave()
     machine.busy = True
     said: list[str] = []
-    local_leftovers.remove(say=said.append)
+    local_leftovers.remove_local(say=said.append)
     assert machine.removed == []
     assert len(local_leftovers.find()) == 2
     assert said == ["What is on this machine of site local stays: this machine is in use by session s"]
@@ -109,13 +151,13 @@ def test_what_cannot_be_removed_is_named(machine: Machine) -> None:
     machine.bridge.unlink()
     machine.bridge.mkdir()
     with pytest.raises(ProvisionError, match=r"process 7 \(fio\).*, bridge infrabench1, "):
-        local_leftovers.remove()
+        local_leftovers.remove_local()
 
 
 def test_what_cannot_be_removed_keeps_nothing_else_from_going(machine: Machine) -> None:
     machine.leave()
     machine.stuck = {"docker"}
     with pytest.raises(ProvisionError, match=r"cannot be removed: docker: processes of docker do not end$"):
-        local_leftovers.remove()
+        local_leftovers.remove_local()
     assert machine.removed == ["lxc"]
     assert local_leftovers.find() == []

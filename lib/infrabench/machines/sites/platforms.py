@@ -36,7 +36,8 @@ class Platforms(Protocol):
 
     * `require_lab` raises `NotRunnable` where this machine and user can have no lab.
     * `open_lab` gives the lab as a site, brought up where it is not up, with who has claimed this machine.
-    * `sweep_lab` removes a lab whose user is gone.
+    * `sweep_lab` removes a lab whose user is gone; `remove_leftovers` what a killed session has left on a host that the
+      caller has claimed (`ProvisionError` with what cannot be removed).
     * `guest_image` returns facts of a site: the guest image of this machine (hash, path of its archive), or the reason
       why there is none; unless `make`, without making it.
     * `open_cluster` gives hosts by role as the machines of a cluster, with programs and images on them, and leaves them
@@ -53,6 +54,8 @@ class Platforms(Protocol):
     def open_lab(self, say: Say, holder: Holder | None) -> AbstractContextManager[Site]: ...
 
     def sweep_lab(self) -> None: ...
+
+    def remove_leftovers(self, host: Host, say: Say) -> None: ...
 
     def guest_image(self, say: Say, make: bool = True) -> dict[str, Any]: ...
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from infrabench.core import LONGEST_NAME, Host, Machines, NotRunnable, Site, SiteError
 from infrabench.machines import host_cache
-from infrabench.machines.hosts import claims
+from infrabench.machines.hosts import claims, marks
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.hosts.remote_shell import probe
 from infrabench.machines.sites import cluster_claim, kubeconfig, yaml_with_lines
@@ -117,7 +117,7 @@ def open_site(spec: str | Path, say: Say = log.info, session: str = "") -> Itera
 
     A lab that is not up is brought up, and taken down again at the end; one that was up stays up. With the name of a
     `session`, every host is claimed for it first (see `claims`), and so is a cluster that a kubeconfig leads to (see
-    `cluster_claim`): nobody else can measure there meanwhile.
+    `cluster_claim`): nobody else can measure there meanwhile. What a killed session has left on these hosts is removed.
     Raises `SiteError` for an unknown site, a faulty file, a host or cluster that does not answer within seconds, or a
     host that another session has.
     """
@@ -127,12 +127,18 @@ def open_site(spec: str | Path, say: Say = log.info, session: str = "") -> Itera
             if holder is not None:
                 stack.enter_context(claims.claim_hosts([LocalHost("this machine")], holder))
             in_lab = str(spec) == "lab"
-            yield stack.enter_context(find_platforms().open_lab(say, holder)) if in_lab else open_local(say)
+            site = stack.enter_context(find_platforms().open_lab(say, holder)) if in_lab else open_local(say)
         else:
             found = read_file(spec)
             is_inventory = isinstance(found, Inventory)
             opened = _open_remote(found, say, holder) if is_inventory else _open_cluster(found, say, holder)
-            yield stack.enter_context(opened)
+            site = stack.enter_context(opened)
+        # A claim of another lock than the host's own says nothing of who else measures there; the lab has one user.
+        is_claimed = site.kind == "lab" or (site.kind != "kubeconfig" and marks.LOCKS not in os.environ)
+        if holder is not None and is_claimed:
+            for host in site.hosts.values():
+                find_platforms().remove_leftovers(host, say)
+        yield site
 
 
 def read_file(spec: str | Path) -> Inventory | Kubeconfig:

@@ -44,18 +44,24 @@ def run(
     """Return stdout of a command that has to succeed; `StoreError` with the end of what it said."""
     words = [str(word) for word in argv]
     try:
-        done = subprocess.run(
-            words, input=stdin, capture_output=True, text=True, errors="replace", timeout=timeout_s,
+        child = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
             env={**os.environ, "LC_ALL": "C", **(environment or {})},
         )  # fmt: skip
     except OSError as error:  # "permission denied" also where a folder of the search path may not be entered
         reason = f"cannot be started: {error.strerror}" if shutil.which(words[0], os.F_OK) else "is not installed"
         raise StoreError(f"{words[0]} {reason}") from error
+    try:
+        out, err = child.communicate(stdin, timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
+        child.kill()
+        # One that waits in the kernel ends later, or never: `subprocess.run` would wait for it.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.communicate(timeout=KILL_S)
         raise StoreError(f"{' '.join(words[:4])} did not end within {timeout_s:.0f} s") from error
-    if done.returncode:
-        raise StoreError(f"{' '.join(words[:6])} failed: {(done.stderr or done.stdout).strip()[-600:]}")
-    return done.stdout
+    if child.returncode:
+        raise StoreError(f"{' '.join(words[:6])} failed: {(err or out).strip()[-600:]}")
+    return out
 
 
 def until(true: Callable[[], bool], wait_s: float, what: str) -> float:

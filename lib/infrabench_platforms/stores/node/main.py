@@ -163,7 +163,7 @@ def usage(config: Config, engine: StoreEngine) -> dict[str, Any]:
 def facts(config: Config, engine: StoreEngine) -> dict[str, Any]:
     """Return what the store is, with what is alike for all engines."""
     shared = {"memory": daemons.limit(config), "disk_bytes": config.disk_bytes, "cache_bytes": config.cache_bytes}
-    return {**engine.facts(config), **shared}
+    return {**shared, **engine.facts(config)}
 
 
 def evidence(config: Config, engine: StoreEngine) -> dict[str, Any]:

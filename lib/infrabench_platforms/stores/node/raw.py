@@ -92,6 +92,7 @@ def facts(config: Config) -> dict[str, Any]:
     return {
         "engine": f"a disk without a storage system, served over NBD by nbdkit {version}",
         "version": version,
+        "cache_bytes": config.memory_bytes,  # its page cache, up to the limit of all
         "pool": {
             "layout": "one disk, its own size", "copies": 1, "volume_bytes": config.volume_bytes,
             "sync": "default: confirmed from the page cache; strict: each write is flushed",

@@ -125,6 +125,25 @@ def test_a_session_killed_at_random_moments_ends_with_every_planned_trial_once(t
 
 
 @pytest.mark.usefixtures("nothing_left")
+def test_a_session_of_other_systems_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    lab.up()
+    until_trials_begin(tmp_path / "killed", "--systems", "native", "docker", "--runs", "15")
+    assert left_on_server() != b""
+    child = started(tmp_path / "other", "--systems", "native", "lxc", "--runs", "1")
+    wait_for_trials(tmp_path / "other", 1, child)
+    server = lab.nodes.host(lab.nodes.SERVER)
+    try:
+        assert server.run(("docker", "ps", "-aq"), timeout_s=20).stdout == b""
+    finally:
+        server.close()
+    status, said = end_command(child)
+    assert status == 0, said
+    assert "Removing what a killed session has left on server" in said
+    assert_each_planned_trial_once(tmp_path / "other")
+    assert left_on_server() == b""
+
+
+@pytest.mark.usefixtures("nothing_left")
 def test_ctrl_c_cleans_up_and_the_same_command_goes_on(tmp_path: Path) -> None:
     lab.up()
     folder, asked = tmp_path / "session", ("--systems", "native", "--runs", "4")

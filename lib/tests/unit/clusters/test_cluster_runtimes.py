@@ -92,6 +92,8 @@ def test_containers_have_the_same_rights_under_both() -> None:
         "NET_BIND_SERVICE", "SYS_CHROOT", "KILL", "AUDIT_WRITE",
     }  # fmt: skip
     assert read["pids_limit"] == -1
+    assert read["apparmor_profile"] == "unconfined"
+    assert containerds(place("runc"))["disable_apparmor"] is True
     assert containerds(place("runc"))["cni"] == {"bin_dirs": ["/opt/cni/bin"], "conf_dir": "/etc/cni/net.d"}
     assert crios(place("runc"))["network"] == {
         "network_dir": "/etc/cni/net.d", "plugin_dirs": ["/opt/cni/bin"],

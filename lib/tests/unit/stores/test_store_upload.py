@@ -72,6 +72,7 @@ def test_the_reason_of_a_verb_that_fails_is_told():
         ("/dev/fuse=FUSE\n" + FREE, "its kernel has no FUSE"),
         ("/dev/fuse=FUSE\n/dev/loop-control=x\n" + FREE, "no FUSE and no loop devices"),
         ("rbd=ceph-common\nceph=ceph-common\nfio=fio\n" + FREE, "apt-get install ceph-common fio"),
+        ("/usr/lib/*/qemu/block-rbd.so=qemu-block-extra\n" + FREE, "apt-get install qemu-block-extra"),
         (f"free={3 * GIB}\n", "3.0 GiB free in /var/lib, 10.0 are needed"),
     ],
 )
@@ -88,10 +89,10 @@ def test_a_host_that_lacks_something_is_refused_with_all_of_it(said, reason):
 
 
 def test_this_machine_answers_the_question_itself(tmp_path):
-    needed = ("sh=dash", "no-such-program=x", "/dev/null=y", "/dev/no=z")
+    needed = ("sh=dash", "no-such-program=x", "/dev/null=y", "/dev/nul*=v", "/dev/no=z", "/dev/no*/x=w")
     asked = ("sh", "-c", on_host._CHECK, "sh", str(tmp_path), *needed)
     told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
-    assert [each for each in told if "=" in each][:2] == ["no-such-program=x", "/dev/no=z"]
+    assert [each for each in told if "=" in each][:3] == ["no-such-program=x", "/dev/no=z", "/dev/no*/x=w"]
     assert int(told[-1].removeprefix("free=")) > 0
 
 

@@ -58,7 +58,7 @@ for each in "$@"; do
     package=*) packages="$packages $name" ;;
     file=*) [ ! -f "$name" ] || say file "$(sha256sum -- "$name")" ;;
     folder=*) { [ -d "$name" ] && [ -w "$name" ]; } || say absent "$name" ;;
-    *=/*) [ -e "$name" ] || say absent "$name" ;;
+    *=/*) ls -d $name >/dev/null 2>&1 || say absent "$name" ;;  # a pattern, perhaps
     *) command -v "$name" >/dev/null || say absent "$name" ;;
   esac
 done
