@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from infrabench.machines.hosts import marks
 from infrabench_platforms.stores.node import daemons, main
-from infrabench_platforms.stores.node.config import Config
+from infrabench_platforms.stores.node.config import Config, StoreError
 
 
 def test_a_daemon_that_a_trial_starts_does_not_bear_its_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,6 +32,21 @@ def test_a_daemon_that_a_trial_starts_does_not_bear_its_mark(tmp_path: Path, mon
     daemons.start(config, "osd", ("ceph-osd", "-f"), environment={"CEPH_CONF": "x"})
     assert marks.TRIAL not in started[0]
     assert (started[0]["KEPT"], started[0]["CEPH_CONF"], started[0]["LC_ALL"]) == ("yes", "x", "C")
+
+
+def test_a_command_that_waits_in_the_kernel_is_killed_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    killed: list[bool] = []
+
+    def communicate(*_: str, timeout: float) -> None:
+        waited.append(timeout)
+        raise subprocess.TimeoutExpired("umount", timeout)
+
+    child = SimpleNamespace(communicate=communicate, kill=lambda: killed.append(True))
+    monkeypatch.setattr(daemons.subprocess, "Popen", lambda words, **_: child)
+    with pytest.raises(StoreError, match=r"^umount /x did not end within 40 s$"):
+        daemons.run(("umount", "/x"), timeout_s=40)
+    assert (waited, killed) == ([40, daemons.KILL_S], [True])
 
 
 @pytest.mark.parametrize(

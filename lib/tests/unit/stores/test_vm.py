@@ -194,7 +194,7 @@ def test_no_device_of_a_kernel_that_has_no_rbd_also_where_a_folder_of_the_search
     for _ in range(2):
         with pytest.raises(StoreError, match="no RBD module"):
             krbd.add("127.0.0.1:1", "key", "rbd", "volume")
-        monkeypatch.setattr(subprocess, "run", run)
+        monkeypatch.setattr(subprocess, "Popen", run)
     (tmp_path / "locked").touch()
     with pytest.raises(StoreError, match=r"^no-such-program is not installed$"):
         daemons.run(("no-such-program",))
