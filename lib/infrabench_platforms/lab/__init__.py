@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -152,6 +153,9 @@ def down() -> None:
 
     What a killed session on site `local` left goes too. Raises `SiteError` while a session uses the lab.
     """
+    if os.geteuid() and not lab_dir().exists():
+        log.info("This user has no lab")
+        return
     require()
     with in_use(), locked():
         _remove()
@@ -216,6 +220,8 @@ def _start(guest: images.Image, node: images.Image) -> None:
     for each in NODES:
         with closing(nodes.host(each)) as machine:
             nodes.wait_until_ready(machine, each)
+    with closing(nodes.host(nodes.CLIENT)) as client:
+        network.check_path(client, nodes.SERVER.address)
 
 
 def _matches(guest: images.Image, node: images.Image) -> bool:

@@ -10,7 +10,7 @@ import json
 from ipaddress import ip_network
 from pathlib import Path
 
-from infrabench.core import ProvisionError, SiteError
+from infrabench.core import Host, ProvisionError, SiteError
 from infrabench_platforms.lab.shell import sh, state_dir
 
 RANGE = ip_network("198.18.0.0/15")
@@ -55,6 +55,17 @@ def up() -> None:
     sh("ip", "link", "set", BRIDGE, "up")
     if not any(_is_guard(route) for route in _routes()):
         sh("ip", "route", "prepend", "unreachable", str(RANGE), "metric", METRIC, "proto", PROTOCOL)
+
+
+def check_path(node: Host, address: str) -> None:
+    """Raise `ProvisionError` where a node does not reach another at `address`: what passes a bridge may be filtered."""
+    if not node.run(("timeout", "5", "bash", "-c", f"</dev/tcp/{address}/22"), timeout_s=10).ok:
+        raise ProvisionError(
+            f"{node.name} of the lab cannot reach another node: the packet filter of this machine drops what passes the "
+            "lab's bridge, as Docker's does where net.bridge.bridge-nf-call-iptables is 1 and FORWARD has the policy "
+            "DROP. As root: sysctl -w net.bridge.bridge-nf-call-iptables=0, or "
+            f"iptables -I FORWARD -i {BRIDGE} -o {BRIDGE} -j ACCEPT"
+        )
 
 
 def down() -> None:

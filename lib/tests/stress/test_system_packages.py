@@ -71,6 +71,12 @@ def test_no_service_starts_while_packages_are_installed_and_nothing_stays(machin
     assert machine.lock.stat().st_mode & 0o777 == 0o600  # what others may open, they may lock
 
 
+def test_lists_that_cannot_be_brought_up_to_date_keep_nothing_from_being_installed(machine: Machine) -> None:
+    machine.apt_get(APT.replace("exit 0", "exit 100"))
+    assert "apt-get update failed" in machine.run()
+    assert machine.log.read_text() == "101\n"
+
+
 def _killed(machine: Machine) -> None:
     """Leave what a run leaves that is killed, with its apt-get, while it installs."""
     machine.apt_get('#!/bin/sh\n[ "$1" = install ] || exit 0\nkill -9 $PPID $$\n')

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -449,6 +450,29 @@ def test_contents_that_no_session_has_are_refused(tmp_path: Path, path: tuple[st
 def facts() -> dict[str, Any]:
     """Return what the program that asks a host consists of."""
     return runpy.run_path(str(Path(infrabench.__file__).parent / "machines/hosts/probes/facts.py"), run_name="facts")
+
+
+def test_a_device_that_is_made_of_others_has_no_scheduler_and_hides_no_other(
+    facts: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("dm-0", "nvme0n1"):
+        (tmp_path / name / "queue").mkdir(parents=True)
+        (tmp_path / name / "queue/rotational").write_text("0")
+        (tmp_path / name / "size").write_text("8")
+    (tmp_path / "nvme0n1/queue/scheduler").write_text("[none] mq-deadline")
+    own, blocks = facts["storage"].__globals__, "/sys/block"
+
+    def here(path: str) -> str:
+        return path.replace(blocks, str(tmp_path))
+
+    text, queues = own["text"], [f"{blocks}/{name}/queue" for name in ("dm-0", "nvme0n1")]
+    monkeypatch.setitem(own, "text", lambda path: text(here(path)))
+    monkeypatch.setitem(own, "glob", SimpleNamespace(glob=lambda pattern: queues))
+    path = SimpleNamespace(exists=lambda name: Path(here(name)).exists())
+    monkeypatch.setitem(own, "os", SimpleNamespace(path=path))
+    found = facts["storage"]()
+    assert {name: each["scheduler"] for name, each in found.items()} == {"dm-0": None, "nvme0n1": "[none] mq-deadline"}
+    assert found["dm-0"]["bytes"] == 4096
 
 
 def test_the_kernel_tells_whether_its_clock_is_kept(facts: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,7 +133,7 @@ def _python(folder: Path, name: str, version: str, *, supported: bool = True, co
 def _make_env(folder: Path, **environment: str) -> str:
     """Run scripts/make-env in a checkout with no Pythons on the search path but those of `folder`; return its words."""
     (folder / "bin").mkdir(exist_ok=True)
-    for name in ("bash", "sh", "df", "tail", "mkdir", "seq", "sed", "id"):
+    for name in ("bash", "sh", "df", "tail", "mkdir", "seq", "sed", "id", "cat", "rm"):
         if not (folder / "bin" / name).exists():
             (folder / "bin" / name).symlink_to(shutil.which(name) or name)
     for name in ("lib", "scripts"):
@@ -154,6 +154,25 @@ def test_the_environment_is_made_with_the_newest_python_that_can(tmp_path: Path)
     said = _make_env(tmp_path)
     assert "in env with Python 3.12.1" in said
     assert "-m venv --without-pip env" in said
+
+
+@pytest.mark.parametrize(
+    ("made_at", "version", "kept"),
+    [("{}", "3.12.1", True), ("", "3.12.1", True), ("/elsewhere", "3.12.1", False), ("{}", "3.12.0", False), ("{}", None, False)],
+    ids=["made here", "not finished", "of a copied checkout", "of another Python", "of a Python that is gone"],
+)  # fmt: skip
+def test_an_environment_that_is_not_of_this_place_and_python_is_made_anew(
+    made_at: str, version: str | None, kept: bool, tmp_path: Path
+) -> None:
+    _python(tmp_path, "python3.12", "3.12.1")
+    (tmp_path / "env/bin").mkdir(parents=True)
+    (tmp_path / "env/.made").write_text(made_at.format(tmp_path))
+    if version is None:
+        (tmp_path / "env/bin/python").symlink_to("/no/such/python")
+    else:
+        _python(tmp_path / "env", "python", version)
+    _make_env(tmp_path, PYTHON=f"{tmp_path}/bin/python3.12")
+    assert (tmp_path / "env/.made").exists() == kept
 
 
 def test_a_python_that_makes_no_environment_is_told_with_its_package(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from infrabench.core import ProvisionError, Result
 from infrabench.machines.hosts.host import LocalHost
 from infrabench_platforms.lab import network
+from tests.support.cluster_fakes import Scripted
 
 Ip = Callable[..., Result]
 
@@ -39,6 +40,12 @@ def ip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ip]:
         monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path))
         yield lambda *words: run("ip", *words)
         child.kill()
+
+
+def test_nodes_that_a_packet_filter_keeps_apart_are_told_with_what_to_do() -> None:
+    network.check_path(Scripted(answer=lambda argv, _: (0, b""), name="client"), "198.18.0.11")
+    with pytest.raises(ProvisionError, match="client of the lab cannot reach .* iptables -I FORWARD -i infrabench0"):
+        network.check_path(Scripted(answer=lambda argv, _: (1, b""), name="client"), "198.18.0.11")
 
 
 def _routes(ip: Ip) -> list[str]:

@@ -131,9 +131,19 @@ def test_servers_that_stay_off_are_those_of_the_guests() -> None:
     """What is masked in every guest is masked on hosts, of packages that a study installs."""
     setup = (PLATFORMS / "lab/guest/setup.sh").read_text()
     units = set(re.search(r"for unit in (.*?); do", setup, re.DOTALL)[1].replace("\\\n", " ").split())  # type: ignore[index]
-    ours = {unit for package in ("apache2", "vsftpd", "postfix") for unit in plan.STAYS_OFF[package]}
+    ours = {unit for package in ("apache2", "vsftpd", "postfix", "redis-server") for unit in plan.STAYS_OFF[package]}
     assert ours <= units
-    assert {"apache2.service", "vsftpd.service", "postfix.service"} <= ours
+    assert {"apache2.service", "vsftpd.service", "postfix.service", "redis-server.service"} <= ours
+
+
+def test_the_mail_server_of_trials_has_no_folder_of_one_that_a_host_has() -> None:
+    overlay = PLATFORMS / "lab/guest/overlay"
+    queue = "/var/spool/infrabench/mail"
+    for name in ("usr/local/bin/ib-service", "etc/infrabench/mail/main.cf"):
+        text = (overlay / name).read_text()
+        assert queue in text
+        assert "spool/postfix" not in text
+        assert "lib/postfix\n" not in text
 
 
 @given(st.lists(st.sampled_from(registry.study("containers").systems), min_size=1, unique=True))

@@ -215,9 +215,10 @@ def storage():
         name = queue.split("/")[3]
         if not re.match(r"(loop|ram|zram|fd|sr)\d", name):
             model = f"/sys/block/{name}/device/model"
+            scheduler = queue + "/scheduler"  # what is made of other devices (LVM, LUKS, RAID) has none
             found[name] = {
                 "rotational": text(queue + "/rotational"),
-                "scheduler": text(queue + "/scheduler"),
+                "scheduler": text(scheduler) if os.path.exists(scheduler) else None,
                 "bytes": int(text(f"/sys/block/{name}/size")) * 512,
                 "model": text(model) if os.path.exists(model) else None,
             }

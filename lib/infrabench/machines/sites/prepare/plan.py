@@ -32,6 +32,7 @@ STAYS_OFF: Mapping[str, tuple[str, ...]] = {
     "apache2": ("apache2.service", "apache-htcacheclean.service"), "vsftpd": ("vsftpd.service",),
     "postfix": ("postfix.service",), "lxc": ("lxc-net.service",), "iperf3": ("iperf3.service",),
     "netperf": ("netperf.service",), "mariadb-server": ("mariadb.service",),
+    "redis-server": ("redis-server.service",),
 }  # fmt: skip
 APART = {"docker.io": "docker-cli"}  # package -> one that has its program where apt offers it: from Debian 13 on
 UNKNOWN = "Are its lists up to date (--update), and is its component in its sources (Debian's contrib, non-free)?"

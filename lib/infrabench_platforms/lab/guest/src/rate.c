@@ -36,6 +36,7 @@
 #define MOST_REQUESTS 4000000.0
 #define EVENTS 256
 #define HEADER_BYTES 4096
+#define SPARE_FILES 1024
 #define SPIN_S 0.0001 /* before an instant the processor is not given away: to be woken takes as long */
 #define LEAD_S 0.01 /* from the end of the preparation to the first instant */
 
@@ -101,7 +102,7 @@ static int by_size(const void *one, const void *other)
 
 static struct request *requests;
 static struct connection *connections;
-static long count, first_open, open_now;
+static long count, first_open, open_now, most_files;
 static int events_file;
 static char page[1024];
 
@@ -121,7 +122,7 @@ static void begin(long number, const struct sockaddr *address, socklen_t length)
     struct request *one = &requests[number];
     int on = 1;
     one->file = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (one->file < 0)
+    if (one->file < 0 || one->file >= most_files)
         fail(1, "no socket for request %ld of %ld, %ld are open: %s", number + 1, count, open_now, strerror(errno));
     setsockopt(one->file, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     open_now++;
@@ -260,10 +261,12 @@ int main(int argc, char **argv)
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
-    long most_files = files.rlim_max > 1048576 ? 1048576 : (long)files.rlim_max;
+    most_files = files.rlim_max > 1048576 ? 1048576 : (long)files.rlim_max;
     count = (long)(rate * seconds + 0.5);
+    /* The kernel may refuse a table that is larger than memory, though its pages are never touched. */
+    if (most_files > count + SPARE_FILES)
+        most_files = count + SPARE_FILES;
     requests = calloc((size_t)count, sizeof *requests);
-    /* Untouched pages cost nothing: only as many connections as are open at once. */
     connections = calloc((size_t)most_files, sizeof *connections);
     double *times_s = calloc((size_t)count, sizeof *times_s);
     events_file = epoll_create1(EPOLL_CLOEXEC);
