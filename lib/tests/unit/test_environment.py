@@ -158,7 +158,10 @@ def test_the_environment_is_made_with_the_newest_python_that_can(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("made_at", "version", "kept"),
-    [("{}", "3.12.1", True), ("", "3.12.1", True), ("/elsewhere", "3.12.1", False), ("{}", "3.12.0", False), ("{}", None, False)],
+    [
+        ("{}", "3.12.1", True), ("", "3.12.1", True), ("/elsewhere", "3.12.1", False), ("{}", "3.12.0", False),
+        ("{}", None, False),
+    ],
     ids=["made here", "not finished", "of a copied checkout", "of another Python", "of a Python that is gone"],
 )  # fmt: skip
 def test_an_environment_that_is_not_of_this_place_and_python_is_made_anew(
@@ -167,6 +170,7 @@ def test_an_environment_that_is_not_of_this_place_and_python_is_made_anew(
     _python(tmp_path, "python3.12", "3.12.1")
     (tmp_path / "env/bin").mkdir(parents=True)
     (tmp_path / "env/.made").write_text(made_at.format(tmp_path))
+    os.utime(tmp_path / "env/.made", (0, 0))  # before the lock was written
     if version is None:
         (tmp_path / "env/bin/python").symlink_to("/no/such/python")
     else:
