@@ -61,7 +61,7 @@ def check_path(node: Host, address: str) -> None:
     """Raise `ProvisionError` where a node does not reach another at `address`: what passes a bridge may be filtered."""
     if not node.run(("timeout", "5", "bash", "-c", f"</dev/tcp/{address}/22"), timeout_s=10).ok:
         raise ProvisionError(
-            f"{node.name} of the lab cannot reach another node: the packet filter of this machine drops what passes the "
+            f"{node.name} of the lab cannot reach another node: this machine's packet filter drops what passes the "
             "lab's bridge, as Docker's does where net.bridge.bridge-nf-call-iptables is 1 and FORWARD has the policy "
             "DROP. As root: sysctl -w net.bridge.bridge-nf-call-iptables=0, or "
             f"iptables -I FORWARD -i {BRIDGE} -o {BRIDGE} -j ACCEPT"
