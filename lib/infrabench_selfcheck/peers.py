@@ -1,4 +1,4 @@
-"""Against peers: who finds a difference of 2 % in the same time, and who finds one where there is none?
+"""Against peers: who finds differences of 0.5 and 2 % in the same time, and who finds one where there is none?
 
 All drive the same pair of commands, the probe of the workload `spin` with and without a busy-wait of a known share, for
 the same wall time, their own start included, each as its documentation has it:
@@ -13,7 +13,7 @@ own script ``welch_ttest.py`` computes. Each repetition runs the campaigns of al
 
 The true ratio is the same for all. hyperfine times a whole process, with the start of Python in it, where the others
 read what the probe says of its chunks alone. So its busy-wait is longer, by the ratio of the two times, which is
-measured before each of its campaigns. The median of each tool's ratios is printed.
+measured before each of its campaigns. The median of each tool's ratios at the largest difference is printed.
 
 Every campaign is a line of a file: its samples, what it took, the tool's version and the machine. The table comes from
 that file, on any machine, whichever tools are installed there; only what the file lacks is run.
@@ -52,9 +52,12 @@ from infrabench_selfcheck.overhead import find_program, is_installed, rebench_co
 
 CHUNKS, ROUNDS = 400, 4  # of a run of a peer, and of a trial, which cuts them into so many runs
 STARTS = 5  # of which the median is how much of a process is its start
-EFFECTS = (0.0, 0.02)
+EFFECTS = (0.0, 0.005, 0.02)
 SEED = 20200315
 MOST_BLOCKS = 100_000
+# The interpreter itself: what stands for it on the search path may be a script, or another one for a tool that clears
+# its environment as ReBench does, and the commands would not be the same.
+PYTHON = Path(sys.base_prefix) / "bin/python3"
 FILE = "campaigns.jsonl"
 READING = '1000 * json.loads(data.strip().splitlines()[-1])["seconds"]'  # of what the probe prints, in ms
 Key = tuple[int, float, str, float]  # repetition, busy-wait, tool, seconds
@@ -125,7 +128,8 @@ def report(repetitions: int, seconds: float, out: Path, say: Callable[[str], Non
                 with path.open("a", encoding="utf-8") as lines:
                     lines.write(json.dumps(kept[key]._asdict()) + "\n")
                 left = words((len(lacking) - at - 1) * seconds)
-                say(f"{key[2]}, repetition {key[0] + 1} of {repetitions}, busy-wait of {key[1]:.0%}: about {left} left")
+                what = f"repetition {key[0] + 1} of {repetitions}, busy-wait of {100 * key[1]:g} %"
+                say(f"{key[2]}, {what}: about {left} left")
     done = sorted((kept[key] for key in plan if key in kept), key=lambda each: list(TOOLS).index(each.tool))
     yield f"spin, {CHUNKS} chunks a run; {repetitions} repetitions, {seconds:g} s a campaign"
     yield from table([judge(each) for each in done])
@@ -162,8 +166,8 @@ def judge(campaign: Campaign) -> Answer:
 
 def table(answers: Sequence[Answer]) -> Iterator[str]:
     """Yield a row for each tool: how often it called a difference, with and without one, and its median half-width."""
-    rates = [f"called different at {effect:.0%} [95 %]" for effect in EFFECTS]
-    yield f"{'tool':17s}  {rates[0]:31s}  {rates[1]:31s}  half-width  n    took   ratio at {EFFECTS[-1]:.0%}"
+    rates = "  ".join(f"{f'different at {100 * effect:g} %':22s}" for effect in EFFECTS)
+    yield f"{'tool':17s}  {rates}  half-width     n  took   ratio at {100 * EFFECTS[-1]:g} %"
     for tool in dict.fromkeys(each.tool for each in answers):
         own = [each for each in answers if each.tool == tool]
         cells = []
@@ -177,7 +181,8 @@ def table(answers: Sequence[Answer]) -> Iterator[str]:
         half = np.median([np.nan_to_num((each.high - each.low) / 2, nan=np.inf) for each in own])  # NaN: no bounds
         ratio = np.median([each.ratio for each in own if each.effect == EFFECTS[-1]] or [np.nan])
         n, took = np.median([each.n for each in own]), np.median([each.took_s for each in own])
-        yield f"{tool:17s}  {cells[0]:31s}  {cells[1]:31s}  {half:9.2%}  {n:4.0f}  {took:3.0f} s  {ratio:.4f}"
+        rates = "  ".join(f"{cell:22s}" for cell in cells)
+        yield f"{tool:17s}  {rates}  {half:10.2%}  {n:4.0f}  {took:3.0f} s  {ratio:.4f}"
 
 
 def _describe_machine() -> str:
@@ -211,7 +216,7 @@ def _write_commands(folder: Path, share: float) -> None:
     """Write the two commands of the peers, of which one waits busily for `share` of each chunk's time."""
     for what, own in (("same", 0.0), ("slower", share)):
         script = folder / f"{what}.sh"
-        script.write_text(f'#!/bin/sh\nINFRABENCH_BUSY_SHARE={own:g} exec python3 "${{0%/*}}/probe.py" "$@"\n')
+        script.write_text(f'#!/bin/sh\nINFRABENCH_BUSY_SHARE={own:g} exec {PYTHON} "${{0%/*}}/probe.py" "$@"\n')
         script.chmod(0o755)
 
 
@@ -230,7 +235,7 @@ def _measure_excess(folder: Path) -> float:
             said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()[-400:]
             raise InfrabenchError(
                 f"{folder / 'same.sh'} {ended} and did not say how long its probe took: {said or 'it wrote nothing'}. "
-                "See that python3 runs on this machine"
+                f"See that {PYTHON} runs on this machine"
             ) from error
     return float(np.median(ratios))
 
@@ -253,7 +258,9 @@ def _infrabench(folder: Path, effect: float, seconds: float) -> Samples:
     wanted = designs.design(study, Request("peers", "once"), declared={"spin": spin.PARAMS})
     host, workload, guards = LocalHost(), registry.workload("spin"), Guards(None, None, None, None)
     samples: dict[str, list[float]] = {"same": [], "slower": []}
-    prefixes = {"same": (), "slower": ("env", f"INFRABENCH_BUSY_SHARE={effect:g}")}
+    shares = {"same": 0.0, "slower": effect}
+    path = f"PATH={PYTHON.parent}:{os.environ.get('PATH', os.defpath)}"
+    prefixes = {name: ("env", path, f"INFRABENCH_BUSY_SHARE={share:g}") for name, share in shares.items()}
     kept = folder / f"session-{time.time_ns()}"
     with watching([host], {}) as monitor:
         benches = {

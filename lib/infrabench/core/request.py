@@ -38,8 +38,8 @@ class Request:
         "number of blocks (default: what the profile says); with --minutes the first ones, 10 or more", "N"))
     # Made, these two are tuples; they may come as text: ["native", "docker"] or native,docker
     systems: Sequence[str] | str | None = field(default=None, metadata=option(
-        "systems (default: those of the profile); the first is the baseline where the study's is not among them", "NAME",
-        "systems", "+"))
+        "systems (default: those of the profile); the first is the baseline where the study's is not among them",
+        "NAME", "systems", "+"))
     workloads: Sequence[str] | str | None = field(
         default=None, metadata=option("workloads (default: all of the profile)", "NAME", "workloads", "+"))
     # Made, a mapping of tuples: {"web.users": (100, 1000)}; it may come as text: web.users=100,1000 or as JSON

@@ -46,7 +46,8 @@ COUNTERS = (
     r"|net\.netfilter\.nf_|net\.nf_conntrack_max"
 )
 PASSING = "user|session|systemd-|run-|apt|man-db|logrotate|dpkg"
-# All that a session might leave on a host: links, routes, filters, settings, mounts, groups, users, units, instances, images.
+# All that a session might leave on a host: links, routes, filters, settings, mounts, groups, users, units, instances
+# and images.
 STATE = f"""
 exec 2>/dev/null
 ip -br link | awk '{{print "link", $1}}'; ip -o -4 address | awk '{{print "address", $2, $4}}'

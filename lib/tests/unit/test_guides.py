@@ -31,7 +31,7 @@ VARIABLES = {
 }  # fmt: skip
 # Programs of the machine that guides may speak of, besides make and infrabench.
 OTHERS = {
-    "git", "cd", "chmod", "ssh-keyscan", "ssh-keygen", "ip", "findmnt", "ls", "losetup", "conda", "papermill", "go",
+    "git", "cd", "chmod", "ssh-keyscan", "ssh-keygen", "ip", "findmnt", "ls", "losetup", "conda", ".venv/bin/papermill", "go",
     "terraform", "systemctl", "diff",
 }  # fmt: skip
 

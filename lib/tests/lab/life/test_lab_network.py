@@ -44,7 +44,7 @@ def ip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ip]:
 
 def test_nodes_that_a_packet_filter_keeps_apart_are_told_with_what_to_do() -> None:
     network.check_path(Scripted(answer=lambda argv, _: (0, b""), name="client"), "198.18.0.11")
-    with pytest.raises(ProvisionError, match="client of the lab cannot reach .* iptables -I FORWARD -i infrabench0"):
+    with pytest.raises(ProvisionError, match=r"client of the lab cannot reach .* iptables -I FORWARD -i infrabench0"):
         network.check_path(Scripted(answer=lambda argv, _: (1, b""), name="client"), "198.18.0.11")
 
 

@@ -122,7 +122,7 @@ def test_every_package_has_the_name_of_one() -> None:
         for programs in (getattr(module, "PROGRAMS", None) or getattr(module, "NEEDS", None) or {}).values():
             for program, package in programs.items():
                 count += 1
-                assert re.fullmatch(r"(/[\w./+-]+|[\w.+-]+)", program)
+                assert re.fullmatch(r"(/[\w./+*-]+|[\w.+-]+)", program)
                 assert re.fullmatch(r"[a-z0-9][a-z0-9+.-]+(>=[0-9][\w.:~+-]*)?", package) or program.startswith("ib-")
     assert count > 100
 
