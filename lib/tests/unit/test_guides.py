@@ -31,8 +31,8 @@ VARIABLES = {
 }  # fmt: skip
 # Programs of the machine that guides may speak of, besides make and infrabench.
 OTHERS = {
-    "git", "cd", "chmod", "ssh-keyscan", "ssh-keygen", "ip", "findmnt", "ls", "losetup", "conda", ".venv/bin/papermill", "go",
-    "terraform", "systemctl", "diff",
+    "git", "cd", "chmod", "ssh-keyscan", "ssh-keygen", "ip", "findmnt", "ls", "losetup", "conda", "papermill",
+    ".venv/bin/papermill", "go", "terraform", "systemctl", "diff",
 }  # fmt: skip
 
 
