@@ -143,7 +143,7 @@ def whole(frame: pd.DataFrame) -> Shown:
 def findings(found: Results, workload: str, metric: str) -> Shown:
     """Return what the contrasts of one metric say, in sentences made from the computed values."""
     if found.contrasts.empty:
-        return alone(found)
+        return alone(found, workload)
     rows = chosen(found, workload, metric)
     left_out = not_applicable(found, workload, metric)
     if rows.empty and not (left_out and workload in set(found.table["workload"])):
@@ -203,11 +203,12 @@ def derived_estimates(found: Results) -> pd.DataFrame:
     return estimates(derived_metrics.derive(found.table))
 
 
-def is_primary(found: Results) -> pd.Series:
-    """Return which contrasts are of a primary metric."""
+def is_primary(found: Results, rows: pd.DataFrame | None = None) -> pd.Series:
+    """Return which contrasts are of a primary metric, or which of other rows."""
+    rows = found.contrasts if rows is None else rows
     wanted = {tuple(each) for each in found.data["primary"]}
-    pairs = zip(found.contrasts["workload"], found.contrasts["metric"], strict=True)
-    return pd.Series([pair in wanted for pair in pairs], index=found.contrasts.index, dtype="bool")
+    pairs = zip(rows["workload"], rows["metric"], strict=True)
+    return pd.Series([pair in wanted for pair in pairs], index=rows.index, dtype="bool")
 
 
 def base(found: Results) -> str:
@@ -237,15 +238,26 @@ def sentence(row: Any) -> str:
 
 
 def absent(found: Results, workload: str) -> Shown:
-    """Return that a workload was not run, and why."""
-    return paragraph(f"{workload}: not run: {absence(found, workload)}.")
+    """Return that a workload was not run, and why; or that none of its trials is valid."""
+    tried = _explain_invalid(found, workload)
+    return paragraph(f"{workload}: {'' if tried else 'not run: '}{absence(found, workload)}.")
 
 
 def absence(found: Results, workload: str) -> str:
-    """Return why a workload was not run."""
-    reasons = [f"{who}: {why}" for who, why in not_applicable(found, workload).items()]
+    """Return why a workload has no value: none of its trials is valid, or it was not run."""
+    reasons = [_explain_invalid(found, workload)]
+    reasons += [f"{who}: {why}" for who, why in not_applicable(found, workload).items()]
     why = found.data.get("left_out", {}).get(workload, explain_scope(found.data))
-    return "; ".join(reasons) or str(why)
+    return "; ".join(filter(None, reasons)) or str(why)
+
+
+def _explain_invalid(found: Results, workload: str) -> str:
+    """Return how the trials of a workload ended; nothing where it has none, or a valid one."""
+    trials = found.table[found.table["workload"] == workload].drop_duplicates(["session", "trial"])
+    if trials.empty or (trials["state"] == "ok").any():
+        return ""
+    counts = ", ".join(f"{count} {state}" for state, count in trials["state"].value_counts().items())
+    return f"none of its {len(trials)} trials is valid ({counts})"
 
 
 def explain_scope(data: Mapping[str, Any]) -> str:
@@ -271,11 +283,33 @@ def not_applicable(found: Results, workload: str = "", metric: str = "") -> dict
     }
 
 
-def alone(found: Results) -> Shown:
-    """Return that there is nothing to compare the baseline with, and why."""
-    why = "; ".join(f"{name}: {reason}" for name, reason in found.data["not_run"].items())
-    why = f"Not run: {why}." if why else "No other system was asked for."
-    return paragraph(f"There is nothing to compare {found.data['baseline']} with. {why}")
+def alone(found: Results, workload: str = "") -> Shown:
+    """Return why there is no contrast with the baseline, or none of a workload."""
+    data = found.data
+    rows = found.table[found.table["value"].notna()]
+    about = rows[rows["workload"] == workload] if workload else rows[is_primary(found, rows)]
+    told = explain_none(data, valued=len(about if workload else rows) > 0, workload=workload)
+    if len(about) and has_others(data):
+        case = f"scenario of {workload}" if workload else "scenario with a primary metric"
+        told = f"No {case} was tried on {data['baseline']} and on another system."
+    why = "; ".join(f"{name}: {reason}" for name, reason in data["not_run"].items())
+    more = f" Not run: {why}." if why else "" if has_others(data) else " No other system was asked for."
+    return paragraph(told + more)
+
+
+def has_others(data: Mapping[str, Any]) -> bool:
+    """Tell whether a session ran its baseline and another system."""
+    ran = [name for name in data["systems"] if name not in data["not_run"]]
+    return data["baseline"] not in data["not_run"] and any(name != data["baseline"] for name in ran)
+
+
+def explain_none(data: Mapping[str, Any], *, valued: bool, workload: str = "") -> str:
+    """Return why a session has no primary contrast, or none of a workload; `valued`: whether a trial has a value."""
+    if not has_others(data):
+        return f"There is nothing to compare {data['baseline']} with."
+    none = f"No trial{workload and f' of {workload}'} has a value"
+    what = "No primary metric of the study was measured" if valued else none
+    return f"{what} in this session of {', '.join(name for name in data['systems'] if name not in data['not_run'])}."
 
 
 def drawing(png: bytes, caption: str) -> str:

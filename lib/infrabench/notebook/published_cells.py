@@ -17,8 +17,23 @@ import pandas as pd
 
 from infrabench.analysis import results
 from infrabench.analysis.published import derived_metrics
-from infrabench.analysis.published.comparison import NOT_COMPARABLE, agreement, begins, plain, prediction, unmeasured
-from infrabench.analysis.published.printed_numbers import EXPERIMENTS, join_notes, numbers, printed_span, read_toml
+from infrabench.analysis.published.comparison import (
+    NOT_COMPARABLE,
+    agreement,
+    begins,
+    count_published,
+    plain,
+    prediction,
+    unmeasured,
+)
+from infrabench.analysis.published.printed_numbers import (
+    ENGINES,
+    EXPERIMENTS,
+    join_notes,
+    numbers,
+    printed_span,
+    read_toml,
+)
 from infrabench.analysis.results import Results, Shown
 from infrabench.analysis.tables import columns, notation
 from infrabench.stats import contrasts
@@ -46,7 +61,7 @@ class Cell:
     metrics: tuple[str, ...]
     systems: tuple[str, ...]
     readings: Mapping[str, float]  # what the printed unit may mean: words, and the factor to the unit of our metrics
-    scenario: str  # begins the name of ours
+    scenario: str | tuple[str, ...]  # begins the name of ours; of a pair: one for each size that we have
     pods: int  # end it (0: not printed)
     note: str
 
@@ -71,6 +86,13 @@ class PublishedPair:
         """Which two cells, in words."""
         return " / ".join(f"{each.row.platform}, {each.row.scenario}" for each in (self.above, self.below))
 
+    def joins(self, above: str, below: str) -> bool:
+        """Tell whether two scenarios of ours stand for the two cells: of several sizes, those in one place of both."""
+        of_above, of_below = self.above.scenario, self.below.scenario
+        if isinstance(of_above, str) or isinstance(of_below, str):
+            return True
+        return any(begins(above, a) and begins(below, b) for a, b in zip(of_above, of_below, strict=True))
+
 
 @cache
 def read_cells(study: str) -> tuple[tuple[Cell, ...], tuple[PublishedPair, ...]]:
@@ -88,10 +110,12 @@ def read_cells(study: str) -> tuple[tuple[Cell, ...], tuple[PublishedPair, ...]]
 
 
 def _read_pair(entry: Mapping[str, Any], cells: Mapping[str, Cell]) -> PublishedPair:
-    """Return a pair; where it names `ours`, those scenarios of ours stand for the printed ones."""
+    """Return a pair; where it names `ours`, those scenarios of ours stand for the printed ones: a list for each."""
     above, below = cells[entry["above"]], cells[entry["below"]]
     if ours := entry.get("ours"):
-        above, below = (replace(cell, scenario=name) for cell, name in zip((above, below), ours, strict=True))
+        above, below = (
+            replace(cell, scenario=tuple(names)) for cell, names in zip((above, below), ours, strict=True)
+        )  # fmt: skip
     return PublishedPair(above, below, entry["note"], entry.get("comparable", True))
 
 
@@ -153,11 +177,17 @@ def compare_published(found: Results) -> pd.DataFrame:
 
 def _absence(found: Results, row: Any) -> str:
     """Say why there is no value of ours beside a published ratio."""
-    cells = (each for each in found.data.get("not_applicable", []) if begins(each["scenario"], row.scenarios))
-    reasons = [each["reason"] for each in cells if (each["system"], each["workload"]) == (row.system, row.workload)]
-    if row.system in found.data["not_run"]:
-        reasons = [found.data["not_run"][row.system]]
-    elif not reasons and row.workload not in set(found.table["workload"]):
+    not_run, is_mean, reasons = found.data["not_run"], row.system == derived_metrics.MEAN, list[str]()
+    cells = [each for each in found.data.get("not_applicable", []) if begins(each["scenario"], row.scenarios)]
+    for name in ENGINES if is_mean else (row.system,):
+        why = [each["reason"] for each in cells if (each["system"], each["workload"]) == (name, row.workload)]
+        if name in not_run:
+            why = [not_run[name]]
+        elif is_mean and name not in found.systems:
+            why = ["not asked for"]
+        reasons += [f"{name}: {each}" if is_mean else each for each in why]
+    valid = found.table.loc[found.table["state"] == "ok", "workload"]
+    if not reasons and not (valid == row.workload).any():
         reasons = [results.absence(found, row.workload)]
     return "; ".join(dict.fromkeys(reasons)) or results.explain_scope(found.data)
 
@@ -224,19 +254,22 @@ def _ratios(found: Results, pair: PublishedPair) -> Iterator[dict[str, Any]]:
         "published_low": value, "published_high": value, "workload": both[0].workload,
     }  # fmt: skip
     runs = 1 if pd.isna(rows[0].n) else int(rows[0].n)  # not stated: the widest interval
-    ours_of = {metric: [_cells(found, each, metric) for each in both] for metric in both[0].metrics}
-    lacking = [each for i, each in enumerate(both) if all(ours[i].empty for ours in ours_of.values())]
-    if lacking:
-        reason = f"{_lacking(found, lacking)}; {pair.note}"
+    cells_of = {metric: [_cells(found, each, metric) for each in both] for metric in both[0].metrics}
+    ours_of = {
+        metric: [each for each in product(*(cells.itertuples(index=False) for cells in of))
+                 if pair.joins(*(one.scenario for one in each))]
+        for metric, of in cells_of.items()
+    }  # fmt: skip
+    if not any(ours_of.values()):
+        lacking = [each for i, each in enumerate(both) if all(of[i].empty for of in cells_of.values())]
+        reason = f"{_lacking(found, lacking or both)}; {pair.note}"
         yield head | {
             "metric": both[0].metrics[0], "n_pairs": 0, "agreement": NOT_COMPARABLE, "note": reason, "reason": reason,
         }  # fmt: skip
         return
-    for metric, (above, below) in ours_of.items():
-        for one in above.itertuples(index=False):
-            for other in below.itertuples(index=False):
-                compared = _compared(found, pair, metric, (one, other), (theirs.low, theirs.high), runs)
-                yield head | {"metric": metric} | compared
+    for metric, every in ours_of.items():
+        for ours in every:
+            yield head | {"metric": metric} | _compared(found, pair, metric, ours, (theirs.low, theirs.high), runs)
 
 
 def _compared(
@@ -255,6 +288,7 @@ def _compared(
     ratio: Any = next(every[every["metric"] == metric].itertuples(index=False))
     ends = (ratio.ratio_low, ratio.ratio_high)
     usable = bool(np.isfinite(ends).all()) and ratio.ratio_low > 0
+    n = count_published(ratio.pair_unit, n)
     predicted = prediction(ratio.ratio, *ends, ratio.n_pairs, n) if usable else (np.nan, np.nan)
     more = list(dict.fromkeys(each.system for each in ours if plain(each.system) != each.system))
     word, why = NOT_COMPARABLE, "" if usable else ratio.reason or "no interval of ours"

@@ -30,7 +30,6 @@ from infrabench.notebook.published_measured import SCORE, statement_sentence
 from infrabench.notebook.sections import fold, join
 from infrabench.notebook.session_tables import results
 
-LEAD, LEADING = "A.overall.advantage.lxd.000", ("lxd", "lxc")  # by how much one is printed to lead the other
 AT_THEIR_SIZES = "papers"  # folder of the recorded sessions at the papers' sizes, of whatever study
 COLUMNS = ("number", "printed", "of", "where", "session", "ours", "agreement", "why not", "printed again")
 
@@ -165,10 +164,6 @@ def _scores(found: Results, name: str) -> Iterator[Counterpart]:
     for row in measured.scores[measured.scores["form"] == "printed"].itertuples(index=False):
         text = f"{row.system}: {' '.join(notation.estimate(row.score, row.low, row.high, null=100))} %"
         yield Counterpart(SCORE.format(plain(row.system)), name, f"composite score as printed, {text}")
-    for row in measured.leads.itertuples(index=False):
-        if (row.ahead, row.behind) == LEADING:
-            text = " ".join(notation.estimate(row.points, row.low, row.high, null=0))
-            yield Counterpart(LEAD, name, f"composite score, corrected, {row.ahead} over {row.behind}: {text} points")
 
 
 def find_first(number: str) -> str:

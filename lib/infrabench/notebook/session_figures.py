@@ -206,14 +206,14 @@ def _explain_empty(found: Results, kind: str, workload: str, metric: str, scenar
         pairs = found.table[["workload", "metric"]].dropna().drop_duplicates().itertuples(index=False)
         there = ", ".join(sorted(" ".join(pair) for pair in pairs))
         raise DesignError(f"{kind} shows one metric: name a workload and a metric of it; there are {there}")
-    if kind in ("forest", "tiers", "power") and results.chosen(found, workload, metric).empty:
-        return results.alone(found)
     if metric and not rows_of(found.table, workload, metric, scenario)["value"].notna().any():
         known = set(found.table.loc[found.table["workload"] == workload, "metric"].dropna())
         if known and metric not in known:
             raise unknown_name(f"metric of {workload}", metric, known)
         where = ", ".join(part for part in (workload, scenario) if part)
         return paragraph(f"{where}: there is no valid trial to draw {metric} of in this session.")
+    if kind in ("forest", "tiers", "power") and results.chosen(found, workload, metric).empty:
+        return results.alone(found, workload)
     return None
 
 

@@ -113,14 +113,15 @@ def measure(recorded: Path, profile: str, site: str = "auto") -> Path:
 
 
 def _candidates(asked: Mapping[str, Any], sessions: Sequence[str] | None) -> Iterator[Path]:
-    """The sessions measured here of the same study and form, or those that were named."""
+    """The sessions measured here of the same study and form, or those that were named; packed ones are unpacked."""
     if sessions is not None:
         yield from (catalogue.find(None, name) for name in sessions)
         return
     for path in catalogue.local(asked["study"]).values():
         try:
-            if (read_session(path).get("aa") or "") == (asked.get("aa") or ""):
-                yield path
+            folder = catalogue.find(None, str(path))
+            if (read_session(folder).get("aa") or "") == (asked.get("aa") or ""):
+                yield folder
         except LedgerError as error:
             log.warning("%s is passed over: %s", path, error)
 

@@ -52,16 +52,24 @@ def effects(rng: Rng, replicates: int, nulls: int, others: int, n: int = 30) -> 
 
 
 def _adjusted(data: str, nulls: int, others: int) -> check.SimulatedCase:
+    def by_rate(data: PairedSamples) -> NDArray[np.bool_]:
+        return rejects(multiplicity.benjamini_hochberg(pairwise.paired_t(*data).p))
+
     def false_share(data: PairedSamples) -> Array:
         """Share of false among all rejections; its mean is the false discovery rate."""
-        found = rejects(multiplicity.benjamini_hochberg(pairwise.paired_t(*data).p))
+        found = by_rate(data)
         return found[:, :nulls].sum(axis=1) / np.maximum(found.sum(axis=1), 1)
 
+    # by Student's t without a center, at the level of about 2.4 % that a real effect meets among five: 92.5 %
+    effects_found: tuple[Expected, ...] = (
+        ("Benjamini-Hochberg, real effects found", lambda d: by_rate(d)[:, nulls:].mean(axis=1), at_least(0.91)),
+    )
     return case(
         data, effects(nulls, others),
         ("Holm, familywise error",
          lambda d: rejects(multiplicity.holm(pairwise.paired_t(*d).p))[:, :nulls].any(axis=-1), at_most(0.05)),
         ("Benjamini-Hochberg, false discoveries", false_share, at_most(0.05)),
+        *(effects_found if others else ()),
     )  # fmt: skip
 
 
@@ -173,7 +181,9 @@ CHECKS = (
     Check("V7", "blocked data, four systems", (
         case("blocked normal, block sd 3, 30 blocks", draw.blocked(4, 30, 3.0),
              ("Friedman, chi2", lambda x: rejects(friedman(x).p), at_most(0.05)),
-             ("Friedman, Iman-Davenport F", lambda x: rejects(friedman(x).iman_davenport_p), at_most(0.05)),
+             # an approximation: 5.2 % in 800 000 campaigns
+             ("Friedman, Iman-Davenport F", lambda x: rejects(friedman(x).iman_davenport_p),
+              near(0.052, rounded=0.0005)),
              ("paired t with Holm, any pair",
               lambda x: any_pair_rejected(x, lambda a, b: pairwise.paired_t(a, b).p, multiplicity.holm),
               at_most(0.05))),

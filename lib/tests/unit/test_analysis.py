@@ -15,7 +15,7 @@ from infrabench.analysis.tidy import missing, tidy
 from infrabench.core import DesignError
 from infrabench.ledger.records import read_session
 from infrabench.notebook import session_figures
-from tests.support.analysis_fixtures import NOTHING_MISSING, results_of, write_session
+from tests.support.analysis_fixtures import NOTHING_MISSING, lose, results_of, write_session
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
@@ -97,6 +97,37 @@ def test_groups_that_stood_together_are_told_with_every_order(found: results.Res
 def test_a_workload_that_was_not_measured_says_so(found: results.Results) -> None:
     assert "not run" in session_figures.figure(found, "points", "fio", "read_B_per_s").text
     assert "not part of this session" in results.findings(found, "fio", "read_B_per_s").text
+
+
+def test_a_workload_without_a_valid_trial_says_how_they_ended(found: results.Results, tmp_path: Path) -> None:
+    rows = found.table[(found.table["workload"] != "stream") | ~found.table.duplicated(["session", "trial"])].copy()
+    lose(rows, (rows["workload"] == "stream") & (rows["system"] != "docker"), "timeout")
+    failed = results.results(found.data, rows.reset_index(drop=True), NOTHING_MISSING, tmp_path)
+    why = "none of its 30 trials is valid (20 timeout, 10 failed)"
+    assert results.absence(failed, "stream") == why
+    assert results.findings(failed, "stream", "triad_B_per_s").text == f"stream: {why}."
+    for other in ("web", "fio"):
+        assert results.absence(failed, other) == "not part of this session (profile quick)"
+    cell = {"system": "lxd", "workload": "stream", "scenario": "default", "reason": "no room"}
+    less = replace(failed, data=failed.data | {"not_applicable": [cell]})
+    assert results.absence(less, "stream") == f"{why}; lxd at default: no room"
+
+
+def test_what_several_systems_lack_to_be_compared_is_said(found: results.Results, tmp_path: Path) -> None:
+    names, gone = "native, docker, lxc", "Not run: lxd: the LXD daemon did not answer."
+    other = replace(found, data=found.data | {"primary": [["redis", "requests_per_s"]]})
+    none = f"No primary metric of the study was measured in this session of {names}. {gone}"
+    assert session_figures.figure(other, "forest").text == none
+    rows = found.table.drop_duplicates(["session", "trial"]).reset_index(drop=True)
+    lose(rows, rows["state"] == "ok", "failed")
+    failed = results.results(found.data, rows, NOTHING_MISSING, tmp_path)
+    assert results.alone(failed).text == f"No trial has a value in this session of {names}. {gone}"
+    told = results.findings(failed, "stream", "triad_B_per_s").text
+    assert told == f"No trial of stream has a value in this session of {names}. {gone}"
+    rows = found.table[(found.table["system"] == "native") == (found.table["workload"] == "stream")]
+    apart = results.results(found.data, rows.reset_index(drop=True), NOTHING_MISSING, tmp_path)
+    told = results.findings(apart, "stream", "triad_B_per_s").text
+    assert told == f"No scenario of stream was tried on native and on another system. {gone}"
 
 
 @pytest.mark.parametrize("kind", KINDS)

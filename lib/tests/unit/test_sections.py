@@ -43,8 +43,11 @@ def test_an_answer_says_who_was_not_run_and_that_there_is_nothing_to_compare(fou
     absent = replace(found, data={**found.data, "not_run": {"podman": "not <installed>"}})
     assert "- podman: not run: not <installed>." in sections.answer(absent).text
     assert "not &lt;installed&gt;" in sections.answer(absent).html
-    nothing = replace(found, contrasts=found.contrasts[:0])
-    assert "nothing to compare native with" in sections.answer(nothing).text
+    nothing = replace(found, contrasts=found.contrasts[:0], data={**found.data, "systems": ["native"], "not_run": {}})
+    told = "There is nothing to compare native with. No other system was asked for."
+    assert sections.answer(nothing).text == told
+    other = replace(found, data={**found.data, "primary": []})
+    assert "No primary metric of the study was measured in this session of native, " in sections.answer(other).text
 
 
 def test_a_section_is_figure_sentences_and_the_folded_estimates(found: Results) -> None:

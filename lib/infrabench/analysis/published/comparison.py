@@ -17,13 +17,14 @@ import pandas as pd
 
 from infrabench.analysis.published.formulas import filled
 from infrabench.analysis.published.printed_numbers import ENGINES, Numbers, RoundingSpan, join_notes, numbers, read_toml
+from infrabench.stats.table import PER_DEPLOYMENT
 
 AGREES_SIZE, AGREES_DIRECTION = "agrees in size", "agrees in direction"
 DISAGREES, NOT_COMPARABLE = "disagrees", "not comparable"
 WORDS = (AGREES_SIZE, AGREES_DIRECTION, DISAGREES, NOT_COMPARABLE)
 ONE_RUN = (
     "by our interval the ratio lies on the other side of 1, and how far the published one may be off cannot be told: "
-    "its paper states no number of runs, or one"
+    "its paper states no number of runs, or one, or measured one deployment"
 )
 EMULATED = "(emulated"  # begins what the label of a system adds whose speed is an emulator's
 KEPT = ("workload", "scenario", "metric", "system", "n_pairs", "ratio", "ratio_low", "ratio_high")
@@ -105,9 +106,10 @@ def against(contrasts: pd.DataFrame) -> pd.DataFrame:
 
     One row per contrast with a published counterpart. ``published_low``, ``published_high``: the published ratio (equal
     ends) or its range over levels; ``published_n``: runs, or what the paper says instead; ``predicted_low``,
-    ``predicted_high``: where a second campaign of that many blocks would put its ratio with 95 % probability, on this
-    site; ``agreement``: a word by the rule of `agreement`; ``grade``: how far the published number can be trusted;
-    ``where``: place in the text; ``note``: what the papers contradict; ``reason``: of what is not comparable, why.
+    ``predicted_high``: where a second campaign of that many blocks, or of one deployment where ours are the pairs,
+    would put its ratio with 95 % probability, on this site; ``agreement``: a word by the rule of `agreement`;
+    ``grade``: how far the published number can be trusted; ``where``: place in the text; ``note``: what the papers
+    contradict; ``reason``: of what is not comparable, why.
     """
     rows = list[dict[str, Any]]()
     for by_system in targets():
@@ -136,10 +138,18 @@ def plain(label: str) -> str:
     return label.partition(" (")[0]
 
 
+def count_published(pair_unit: str, runs: int) -> int:
+    """Return of how many units like our pairs a published number of so many runs is.
+
+    No paper says that it set a system up anew: where our pairs are deployments, theirs is one, however often it ran.
+    """
+    return 1 if pair_unit == PER_DEPLOYMENT else runs
+
+
 def prediction(ratio: float, low: float, high: float, n: int, published_n: int) -> tuple[float, float]:
     """Return the 95 % prediction interval of a second campaign's ratio, from ours and its interval.
 
-    The spread of a mean of `published_n` blocks is added to that of our mean of `n`, on the log scale. Differences
+    The spread of a mean of `published_n` pairs is added to that of our mean of `n`, on the log scale. Differences
     between sites are not in it, so it is the narrowest that can be justified.
     """
     widen = np.sqrt(1 + n / published_n)
@@ -149,7 +159,7 @@ def prediction(ratio: float, low: float, high: float, n: int, published_n: int) 
 def agreement(
     row: Any, theirs: tuple[float, float], predicted: tuple[float, float], use: Use, n: int
 ) -> tuple[str, str]:
-    """Return the word for one comparison with a number of `n` runs (1: not stated), and why it is not comparable.
+    """Return the word for a comparison with a number of `n` runs or deployments (1: not stated), and why it has none.
 
     *agrees in size*: the published ratio (or part of its range) lies in our prediction interval. *agrees in direction*:
     our interval excludes 1 on the published side. *disagrees*: neither. A number that the papers contradict themselves
@@ -200,7 +210,8 @@ def _compared(row: Any, target: PublishedRatio) -> dict[str, Any]:
     predicted, word = (np.nan, np.nan), NOT_COMPARABLE
     if not why and target.comparable:
         # one run, the widest interval, where the paper does not say how many
-        stated = theirs["published_n"] if isinstance(theirs["published_n"], int) else 1
+        runs = theirs["published_n"] if isinstance(theirs["published_n"], int) else 1
+        stated = count_published(row.pair_unit, runs)
         predicted = prediction(row.ratio, row.ratio_low, row.ratio_high, row.n_pairs, stated)
         use: Use = "direction" if other else USE[theirs["grade"]]
         word, why = agreement(row, (target.rounded.low, target.rounded.high), predicted, use, stated)

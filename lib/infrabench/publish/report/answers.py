@@ -1,7 +1,7 @@
 """What a session answers, on the first screen: a sentence for each system, a small forest, and what kind of run it was.
 
 All of it is of the abstract that the notebook computed (`infrabench.notebook.session_tables`); only the places of the
-forest's marks are worked out here. Contrasts of one case have one anchor, which is the same on every page.
+forest's marks are worked out here. Contrasts of one case of a session have one anchor, the same on every page.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from infrabench.analysis import results
 from infrabench.analysis.tables import ruled_out_label
 from infrabench.analysis.tables.bounds import find_cost
 from infrabench.notebook import session_tables
@@ -33,9 +34,10 @@ class Contrast:
     """One contrast of an abstract: its words as they stand in the table, the ends of its interval as numbers.
 
     `ratio_low` and `ratio_high` are NaN without an interval, or in the abstract of an older notebook; `margin` is a
-    share; `needed` the n that would decide, as text, empty where none is named.
+    share; `needed` the n that would decide, as text, empty where none is named; `session`: of several, the first.
     """
 
+    session: str
     workload: str
     scenario: str
     metric: str
@@ -67,7 +69,7 @@ class Contrast:
     @property
     def anchor(self) -> str:
         """The name of its case in addresses."""
-        return make_anchor(self.workload, self.scenario)
+        return make_anchor(self.session, self.workload, self.scenario)
 
     @property
     def remark(self) -> str:
@@ -95,9 +97,9 @@ class ForestRow(NamedTuple):
     estimate: float | None
 
 
-def make_anchor(workload: str, scenario: str) -> str:
-    """Return the name of a case in addresses: letters, digits and dashes."""
-    return "-".join(re.findall(r"[A-Za-z0-9]+", f"case {workload} {scenario}"))
+def make_anchor(session: str, workload: str, scenario: str) -> str:
+    """Return the name of a case of a session in addresses: letters, digits and dashes."""
+    return "-".join(re.findall(r"[A-Za-z0-9]+", f"case {session} {workload} {scenario}"))
 
 
 def read_contrasts(abstract: Mapping[str, Any]) -> list[Contrast]:
@@ -107,9 +109,9 @@ def read_contrasts(abstract: Mapping[str, Any]) -> list[Contrast]:
         low, high = (float(row.get(name) or math.nan) for name in session_tables.ENDS)
         needed = DECIDES.search(row["verdict"])
         contrasts.append(Contrast(
-            row["workload"], row["scenario"], row["metric"], row["better"], row["system"], row["n"], row["ratio"],
-            row["ratio 95 % CI"], low, high, row.get(session_tables.RULED_OUT, ""), DECIDES.sub("", row["verdict"]),
-            float(row["margin %"] or math.nan) / 100, needed[1] if needed else "",
+            abstract["sessions"][0], row["workload"], row["scenario"], row["metric"], row["better"], row["system"],
+            row["n"], row["ratio"], row["ratio 95 % CI"], low, high, row.get(session_tables.RULED_OUT, ""),
+            DECIDES.sub("", row["verdict"]), float(row["margin %"] or math.nan) / 100, needed[1] if needed else "",
             (row["p adjusted"], row["p equivalence adjusted"]), row["verdict without flagged"], row["reason"],
         ))  # fmt: skip
     return contrasts
@@ -184,11 +186,8 @@ def grade_run(abstract: Mapping[str, Any], contrasts: Sequence[Contrast]) -> tup
 
 
 def explain_none(abstract: Mapping[str, Any]) -> str:
-    """Return why a session has no contrast: it has no second system, or nothing that the study calls primary."""
-    others = [name for name in abstract["systems"] if name not in (abstract["baseline"], *abstract["not_run"])]
-    if others:
-        return "No primary metric of the study was measured in it."
-    return f"There is nothing to compare {abstract['baseline']} with."
+    """Return why a session has no contrast, as its notebook says it."""
+    return results.explain_none(abstract, valued=abstract["ok"] > 0)
 
 
 def count_verdicts(contrasts: Sequence[Contrast]) -> dict[str, int]:

@@ -214,7 +214,7 @@ class Shelf:
             opened = open_session(folder)
             links = self._numbers(session, opened)
             archived, note = self._archive(session, folder, known.get(session, folder))
-            blocks = tuple(make_tables(opened, self._keep_trials(session, folder)))
+            blocks = tuple(make_tables(session, opened, self._keep_trials(session, folder)))
             return Data(session, (*links, *archived), self._hide(note), blocks, self._hide(str(folder)))
         except InfrabenchError as error:
             return Data(session, (), self._hide(f"cannot be read: {error}"))
@@ -304,13 +304,13 @@ def list_outputs(trial: Path) -> list[Path]:
     ]
 
 
-def make_tables(session: Session, outputs: Mapping[str, str]) -> Iterator[BlockTable]:
-    """Yield the values of every case by block: of its primary metrics, or of its first one where none is primary.
+def make_tables(session: str, opened: Session, outputs: Mapping[str, str]) -> Iterator[BlockTable]:
+    """Yield the values of every case of a session, by block: of its primary metrics, or of its first one without any.
 
     `outputs`: the address of a trial's raw output, by its id, of those that are here.
     """
-    primary = {tuple(each) for each in session.data["primary"]}
-    for (workload, scenario), case in session.table.groupby(["workload", "scenario"], sort=False, observed=True):
+    primary = {tuple(each) for each in opened.data["primary"]}
+    for (workload, scenario), case in opened.table.groupby(["workload", "scenario"], sort=False, observed=True):
         metrics = list(dict.fromkeys(case["metric"].dropna()))
         chosen = [name for name in metrics if (workload, name) in primary] or metrics[:1]
         words = f"{workload}{'' if scenario == 'default' else f', {scenario}'}"
@@ -325,9 +325,9 @@ def make_tables(session: Session, outputs: Mapping[str, str]) -> Iterator[BlockT
                 text = notation.number(row.value / scale.factor) if has_value else row.state
                 value = TrialValue(text, row.trial, outputs.get(row.trial, ""))
                 cells.setdefault(int(row.block), {}).setdefault(row.system, []).append(value)
-            shown = [name for name in session.data["systems"] if any(name in block for block in cells.values())]
+            shown = [name for name in opened.data["systems"] if any(name in block for block in cells.values())]
             yield BlockTable(
-                make_anchor(str(workload), str(scenario)),
+                make_anchor(session, str(workload), str(scenario)),
                 f"{words}: {notation.metric_title(metric)}{scale.label}" if metric else words, tuple(shown),
                 tuple((block, tuple(tuple(of.get(name, ())) for name in shown)) for block, of in sorted(cells.items())),
             )  # fmt: skip

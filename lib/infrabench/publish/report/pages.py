@@ -60,6 +60,11 @@ class ShownNotebook:
         """The address of the page with the values of its trials; empty where none of its sessions is here."""
         return f"{self.page}-trials.html" if any(each.blocks for each in self.data) else ""
 
+    def find_trials(self, told: Mapping[str, Any]) -> str:
+        """Return the address of that page for the contrasts of a session, or several; empty where it is not here."""
+        here = any(each.blocks and each.session == told["sessions"][0] for each in self.data)
+        return self.trials_page if here else ""
+
     @property
     def title(self) -> str:
         """The notebook's name as a heading."""

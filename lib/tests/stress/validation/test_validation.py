@@ -15,7 +15,7 @@ from infrabench.stats import verdicts as judging
 from infrabench.stats.intervals import Interval
 from infrabench_selfcheck import known_answers
 from infrabench_selfcheck.known_answers import relabelled
-from infrabench_selfcheck.validation import CHECKS, choose_checks, format_outcome, pipelines, run
+from infrabench_selfcheck.validation import CHECKS, choose_checks, comparisons, format_outcome, pipelines, run
 from infrabench_selfcheck.validation import generators as made
 from infrabench_selfcheck.validation import sites as several
 from infrabench_selfcheck.validation.check import Check, SimulatedCase, at_most, binomial_band, carry_out, near
@@ -67,6 +67,17 @@ FAULTS = {
     ),
     "half a p of few pairs": (pairwise, "paired_t", halved_p, "V7", "paired t with Holm", 1),
     "half a p of some pairs": (pairwise, "paired_t", halved_p, "V8", "", 1),
+    "a p of ranks that is always 1": (
+        comparisons, "friedman", lambda right: lambda x: right(x)._replace(iman_davenport_p=np.ones(len(x))), "V7",
+        "Friedman, Iman-Davenport F", 1,
+    ),
+    "adjusted p that are always 1": (
+        multiplicity, "benjamini_hochberg", lambda _: np.ones_like, "V8", "Benjamini-Hochberg, real effects found", 1,
+    ),
+    "deployments that are never called different": (
+        pipelines, "contrasts", lambda right: lambda *given: right(*given).assign(verdict=judging.INCONCLUSIVE), "V13",
+        "called different", 1,
+    ),
     "ranks of the median that are one too narrow": (
         intervals, "median_ranks", lambda right: lambda n: (right(n)[0] + 1, right(n)[1] - 1, 0.95), "V2", "median", 8,
     ),

@@ -15,6 +15,7 @@ import pytest
 from infrabench import cli
 from infrabench.core import DesignError, LedgerError, NotRunnable
 from infrabench.ledger import catalogue
+from infrabench.ledger.archive import pack
 from infrabench.ledger.files import SUMS
 from infrabench.ledger.records import read_session
 from infrabench_selfcheck.claims import collect_claims, reanalysis, record, remeasurement, sources
@@ -168,6 +169,13 @@ def test_what_was_measured_here_is_asked(home: Path) -> None:
     assert {each.what for each in passed} == {
         " ".join(reanalysis.key(row)) for row in rows if row["verdict"] in decided
     }
+
+    packed = pack(copy, copy.with_name("mine.tar.xz"))
+    copy.rename(home / "mine")
+    again = list(collect_claims([SMALL], [REMEASUREMENT]))
+    assert [(each.what, each.judged) for each in again] == [(each.what, each.judged) for each in passed]
+    packed.unlink()
+    (home / "mine").rename(copy)
 
     asked = json.loads((copy / "session.json").read_text())["parameters"]
     changed(copy, parameters={**asked, "margins": {"": 0.5}})

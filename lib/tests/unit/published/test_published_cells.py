@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import infrabench as ib
@@ -19,9 +21,9 @@ from infrabench.analysis.tables import notation
 from infrabench.core import SchemaError
 from infrabench.notebook import published_cells, published_coverage, quality_classes
 from infrabench.notebook.published_cells import compare_published, read_cells
-from infrabench.notebook.published_coverage import LEAD, SCORE, find_first, find_reasons
+from infrabench.notebook.published_coverage import SCORE, find_first, find_reasons
 from tests.support import analysis_fixtures, storage_fixtures
-from tests.support.analysis_fixtures import SYSTEMS, lose, results_in
+from tests.support.analysis_fixtures import NOTHING_MISSING, SYSTEMS, lose, results_in
 from tests.support.analysis_fixtures import table_rows as rows
 from tests.support.runtimes_fixtures import NO_KATA, write_session
 
@@ -211,6 +213,31 @@ def test_a_ratio_that_was_not_measured_says_why(tmp_path: Path) -> None:
     assert set(gone["reason"]) == {"not measured: the LXD daemon did not answer"}
     rate = rows[(rows["system"] == "docker") & (rows["metric"] == "transfer_B_per_s")].iloc[0]
     assert rate["reason"] == "not measured: not part of this session (profile quick)"
+    means = rows[rows["system"] == derived_metrics.MEAN]
+    assert len(means)
+    assert set(means["reason"]) == {"not measured: lxd: the LXD daemon did not answer"}
+    fewer = compare_published(results_in(tmp_path / "fewer", analysis_fixtures.write_session, **how | {"not_run": {}}))
+    assert set(fewer.loc[fewer["system"] == derived_metrics.MEAN, "reason"]) == {"not measured: lxd: not asked for"}
+
+
+def test_a_ratio_of_which_no_trial_is_valid_says_how_they_ended(containers: analysis.Results, tmp_path: Path) -> None:
+    table = containers.table.copy()
+    lose(table, table["workload"] == "ftp", "failed")
+    rows = compare_published(analysis.results(containers.data, table, NOTHING_MISSING, tmp_path))
+    rows = rows[rows["workload"] == "ftp"]
+    assert set(rows["system"]) >= {"docker", "lxc", "lxd"}
+    assert set(rows["reason"]) == {"not measured: none of its 24 trials is valid (24 failed)"}
+
+
+def test_a_rebuild_is_compared_at_the_papers_own_sizes_and_never_across_sizes(tmp_path: Path) -> None:
+    found = results_in(tmp_path, storage_fixtures.write_session, profile="long")
+    table = found.table[found.table["workload"] == "rebuild"]
+    own = table.assign(scenario=table["scenario"].str.replace(" GB", "0 GB"), trial=table["trial"] + "0")
+    both = pd.concat([table, own]).astype(table.dtypes)
+    for trials, sizes in ((table, ["4 / 2"]), (own, ["40 / 20"]), (both, ["4 / 2", "40 / 20"])):
+        each = analysis.results(found.data, trials.reset_index(drop=True), NOTHING_MISSING, tmp_path)
+        ours = published_cells.compare_ratios(each)["ours"]
+        assert sorted(" / ".join(re.findall(r"(\d+) GB", text)) for text in ours) == sorted(2 * sizes)
 
 
 def test_ratios_of_two_cells_are_those_of_the_study_alone(
@@ -277,7 +304,6 @@ HAVE = (
     | {cell.row.id for study in ("containers", "runtimes", "storage") for cell in read_cells(study)[0]}
     | {bound.printed for bound in derived_metrics.bounds()}
     | {number for each in statements() for number in each.printed}
-    | {LEAD}
     | {SCORE.format(engine) for engine in ("docker", "lxc", "lxd")}
 )
 

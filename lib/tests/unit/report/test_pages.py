@@ -124,7 +124,7 @@ def test_the_forest_has_cost_to_the_right_whatever_is_better(whole: dict[str, An
 
 
 def test_a_number_leads_to_its_values_and_they_to_what_was_printed(whole: dict[str, Any]) -> None:
-    anchor = "case-web-users-1000"
+    anchor = "case-s-web-users-1000"
     value = TrialValue("7800", "0a1b", "files/raw/s/0a1b.txt")
     table = BlockTable(anchor, "web, users=1000: requests (1/s)", ("docker",), ((4, ((value,),)),))
     one = shown(of(whole, {}), data=(Data("s", (), "", (table,), "data/runs/containers/s"),))
@@ -135,6 +135,13 @@ def test_a_number_leads_to_its_values_and_they_to_what_was_printed(whole: dict[s
     assert '<a href="files/raw/s/0a1b.txt">7800</a>' in trials
     assert "data/runs/containers/s/trials/" in trials
     assert "p-trials.html" not in overview(shown(of(whole, {})))
+
+
+def test_a_session_that_is_not_here_leads_to_no_values_of_another(whole: dict[str, Any]) -> None:
+    here = Data("s", (), "", (BlockTable("case-s-web-users-1000", "web", ("docker",), ()),), "data/runs/containers/s")
+    for page in (overview, study):
+        assert "p-trials.html#case-s-web" in page(shown(of(whole, {}), data=(here,)))
+        assert "p-trials.html#" not in page(shown(of(whole, {}, sessions=["gone"]), data=(here,)))
 
 
 def test_the_abstract_of_an_older_notebook_still_makes_a_page(whole: dict[str, Any]) -> None:
@@ -167,11 +174,13 @@ def test_a_session_whose_answer_is_known_has_no_answer_in_the_overview(whole: di
 
 def test_where_nothing_can_be_compared_it_says_so(whole: dict[str, Any]) -> None:
     bare = whole | {"verdicts": {"columns": whole["verdicts"]["columns"], "rows": []}}
-    nothing, none = "There is nothing to compare native with.", "No primary metric of the study was measured in it."
+    nothing, here = "There is nothing to compare native with.", "in this session of native, docker."
+    two = {"systems": ["native", "docker"], "not_run": {}}
     for change, said in (
         ({"systems": ["native"]}, nothing),
         ({"systems": ["native", "docker"], "not_run": {"docker": "not installed"}}, nothing),
-        ({"systems": ["native", "docker"], "not_run": {}}, none),
+        (two, f"No primary metric of the study was measured {here}"),
+        (two | {"ok": 0}, f"No trial has a value {here}"),
     ):
         assert said in study(shown(bare | change))
 

@@ -99,6 +99,22 @@ def test_every_value_leads_to_its_trial_and_that_to_what_was_printed(site: Path,
         assert wanted <= anchors
 
 
+def test_each_session_of_a_notebook_leads_to_values_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
+    (tmp_path / "data/runs/containers").mkdir(parents=True)
+    made = [session(tmp_path / f"data/runs/containers/{name}") for name in ("first", "second")]
+    site = build(tmp_path, notebook(tmp_path / "containers.ipynb", *(shown(told=told(each)) for each in made)))
+    trials = read(site, "containers-trials")
+    ids = re.findall(r'\bid="([^"]+)"', trials)
+    assert len(ids) == len(set(ids))
+    first, second = trials.split('<h2 id="session-2">')
+    links = Page(read(site, "containers")).links
+    for name, own, other in (("first", first, second), ("second", second, first)):
+        wanted = {link.partition("#")[2] for link in links if f"-trials.html#case-{name}-" in link}
+        assert len(wanted) == 13
+        assert all(f'id="{each}"' in own and f'id="{each}"' not in other for each in wanted)
+
+
 def test_what_is_missing_or_not_whole_is_named_with_the_reason(site: Path) -> None:
     text = words(site, "index")
     assert "storage No executed notebook of it here" in text
