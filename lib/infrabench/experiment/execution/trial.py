@@ -37,7 +37,7 @@ from infrabench.core import (
     share_out,
 )
 from infrabench.core.names import is_label
-from infrabench.experiment.execution.monitor import CLOCK_S, Monitor, Sample, judge
+from infrabench.experiment.execution.monitor import Monitor, Sample, judge, largest_step_s
 from infrabench.experiment.execution.rounds import join_windows, name_steps, pool_rounds, split_captures
 from infrabench.machines.sites import redaction
 
@@ -305,10 +305,11 @@ class _Run:
 
         Durations are of the monotonic clock, which is not set. But tools and hosts may use the other one.
         """
-        stepped_s = (time.time() - self.started) - (time.monotonic() - self.begin)
-        if abs(stepped_s) > CLOCK_S:
+        took_s = time.monotonic() - self.begin
+        stepped_s = (time.time() - self.started) - took_s
+        if abs(stepped_s) > largest_step_s(took_s):
             conditions["clock_stepped_s"] = stepped_s
-            self.invalidate(conditions, [f"the clock was set by {stepped_s:+.1f} s while it ran, or the machine slept"])
+            self.invalidate(conditions, [f"the clock was set by {stepped_s:+.2f} s while it ran, or the machine slept"])
 
     def invalidate(self, conditions: dict[str, Any], reasons: Sequence[str]) -> None:
         """Make the trial invalid for `reasons`, if there are any; they are kept for every state."""
