@@ -21,6 +21,7 @@ from infrabench.core import (
     Measurement,
     Param,
     ParseError,
+    ProvisionError,
     Result,
     SiteError,
     Step,
@@ -213,6 +214,30 @@ def test_a_host_that_is_lost_for_good_leaves_every_outcome_as_it_was() -> None:
     assert [each.record.state for each in (first, second)] == ["failed", "aborted"]
     assert first.fatal is second.fatal is lost
     assert {"stop"} <= set(first.record.conditions["cleanup_failed"])
+
+
+@pytest.mark.parametrize("for_good", [False, True])
+def test_systems_that_cannot_be_frozen_end_the_session_and_every_trial_keeps_its_record(for_good: bool) -> None:
+    log: list[str] = []
+    trials = benches(log, a=[None], b=[1, 1, 1], c=[1, 1, 1])
+    turns = []
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        turns.append("b")
+        if len(turns) == 3 or (for_good and len(turns) > 3):  # prepare, and the first round, went well
+            raise ProvisionError("a: it is not frozen")
+        yield
+
+    trials[1] = (trials[1][0], replace(trials[1][1], turn=turn))
+    found = execute_turns(trials, WORKLOAD)
+    assert [each.record.state for each in found] == ["failed", "aborted", "aborted"]
+    assert found[1].record.reason == "the systems could not take turns: a: it is not frozen"
+    assert found[1].blobs["ask-round-1.stdout"] == b"4 1 1"
+    assert [str(each.fatal) for each in found if each.fatal] == ["a: it is not frozen"]
+    assert isinstance(found[1].fatal, SiteError)
+    assert ("cleanup_failed" in found[1].record.conditions) == for_good
+    assert [line for line in log if "stop" in line] == ["a stop", *([] if for_good else ["b stop"]), "c stop"]
 
 
 def test_a_trial_that_had_not_begun_when_a_host_was_lost_is_still_to_be_run() -> None:
