@@ -210,6 +210,9 @@ class Workload(Protocol):
 
     `METRICS`, which a module should have, says of each metric that it reports what kind it is: metric -> `MetricKind`.
     One that it does not name is a quantity.
+
+    `LESS_FAILED`, of a module whose rates of fixed work leave out what failed: such a rate -> the metrics of its time
+    and of what failed. The rate of several rounds is then what was done in them over their time.
     """
 
     PARAMS: Mapping[str, Param]

@@ -164,6 +164,34 @@ def test_the_value_of_a_trial_is_that_of_all_its_work() -> None:
     assert found.record.tool_s == pytest.approx(1.5)
 
 
+def round_of(good: int, time_s: float, failed: int = 0) -> list[Measurement]:
+    return [
+        Measurement("rate", good / time_s, "1/s", "higher"),
+        Measurement("total_s", time_s, "s", "lower"),
+        Measurement("failures", float(failed), "1", "lower"),
+    ]
+
+
+def test_a_rate_without_what_failed_is_what_was_done_over_the_time_of_all_rounds() -> None:
+    less: Any = SimpleNamespace(METRICS=METRICS, LESS_FAILED={"rate": ("total_s", "failures")})
+    rounds = [*[round_of(1000, 1.0)] * 4, round_of(500, 5.0, failed=500)]
+    values = {each.metric: each.value for each in pool_rounds(rounds, less)}
+    assert values == {"rate": pytest.approx(4500 / 9), "total_s": 9.0, "failures": 500.0}
+    even = [round_of(1000, time_s) for time_s in (0.7, 1.1, 5.3)]
+    assert pool_rounds(even, less) == pool_rounds(even, WORKLOAD)  # to the last digit as without failures
+    assert pool_rounds(even, less)[0].value == pytest.approx(3000 / 7.1)
+
+
+def test_a_workload_names_metrics_of_its_own_for_a_rate_without_what_failed() -> None:
+    found = 0
+    for name in registry.names("workloads"):
+        kinds = registry.metric_kinds(name)
+        for rate, (time_s, failed) in getattr(registry.workload(name), "LESS_FAILED", {}).items():
+            assert (kinds[rate], kinds[time_s], kinds[failed]) == ("fixed-work rate", "total time", "count")
+            found += 1
+    assert found
+
+
 def test_every_round_is_kept_and_read_again() -> None:
     [found] = execute_turns(benches([], a=[10, 20, 30]), WORKLOAD)
     assert [found.blobs[f"ask-round-{n}.stdout"] for n in (1, 2, 3)] == [b"4 10 1", b"4 20 1", b"4 30 1"]
