@@ -7,7 +7,7 @@ over the time from that instant until the last pair ended), ``pair_throughput_bi
 round trips over the same time), and ``latency_mean_s``,
 ``latency_p50_s``, ``latency_p99_s``: what each pair told, averaged over the pairs, every pair the same weight. The mean
 of percentiles is no percentile of all round trips together: it is the percentile that a pair saw, on average; a few
-slow pairs raise it less than they would raise the other. netperf tells percentiles in whole microseconds.
+slow pairs raise it less than they would raise the other. How finely netperf tells them stands in ``netperf``.
 
 A pair that gets its processor late ends late. How long netperf takes to begin counts, and weighs less the longer it
 runs. ``netperf`` describes the tool, `_pods` the pods and ``cpu_percent``.
