@@ -31,7 +31,9 @@ SERVER = "netserver"
 PROTOCOLS = {"TCP_RR": "TCP", "UDP_RR": "UDP", "TCP_CRR": "TCP", "TCP_STREAM": "TCP"}
 PARAMS = {
     **_network.PATH,
-    "test": Param("TCP_RR", choices=tuple(PROTOCOLS), meaning="netperf's test"),
+    "test": Param(
+        "TCP_RR", choices=tuple(PROTOCOLS), meaning="netperf's test", words={each: each.lower() for each in PROTOCOLS}
+    ),
     "seconds": Param(5, least=1, unit="s", meaning="length of the run"),
     "request_bytes": Param(1, least=1, unit="B", meaning="size of a request"),
     "response_bytes": Param(1, least=1, unit="B", meaning="size of an answer"),

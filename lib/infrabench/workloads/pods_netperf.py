@@ -27,7 +27,7 @@ READS = netperf.READS
 TESTS = ("TCP_STREAM", "TCP_RR")
 PARAMS = {
     **_pods.PODS,
-    "test": Param("TCP_STREAM", choices=TESTS, meaning="netperf's test"),
+    "test": Param("TCP_STREAM", choices=TESTS, meaning="netperf's test", words={each: each.lower() for each in TESTS}),
     "seconds": netperf.PARAMS["seconds"],
     "load": Param("pairs", choices=tuple(_pods.LOADS), meaning="whether every pair of pods works, or the first alone"),
     **{name: netperf.PARAMS[name] for name in ("request_bytes", "response_bytes", "port", "data_port")},
