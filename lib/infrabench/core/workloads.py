@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Protocol
 
@@ -85,7 +85,8 @@ class Param:
 
     It is of the type of its default: a switch, a whole number, a number (which may be whole) or a text. `work`: it says
     how much a trial does (requests, events), and a trial that is cut into rounds does a share of it in each; what one
-    run of the tool measures must not hang on how long it is then.
+    run of the tool measures must not hang on how long it is then. `words`: choice -> what names of scenarios call it,
+    where that is not the choice itself.
 
     >>> Param(10, least=1, unit="s", meaning="length of the run").check("seconds", 0)
     Traceback (most recent call last):
@@ -99,6 +100,7 @@ class Param:
     unit: str = ""
     meaning: str = ""
     work: bool = False
+    words: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def check(self, name: str, given: object) -> None:
         """Raise `DesignError` unless `given` is what the parameter, called `name`, may be."""
@@ -210,6 +212,9 @@ class Workload(Protocol):
 
     `METRICS`, which a module should have, says of each metric that it reports what kind it is: metric -> `MetricKind`.
     One that it does not name is a quantity.
+
+    `LESS_FAILED`, of a module whose rates of fixed work leave out what failed: such a rate -> the metrics of its time
+    and of what failed. The rate of several rounds is then what was done in them over their time.
     """
 
     PARAMS: Mapping[str, Param]

@@ -13,8 +13,8 @@ had the other CNI before.
 
 A scenario is named ``PROTOCOL WAY PLACEMENT``; without a way it is the first interface of a pod that Multus made, each
 end on a processor of its own (``free``: where the scheduler puts it; ``one-cpu``: both on one, which shows the length
-of the path with the least noise). The mean of the round trip is the primary one: netperf's percentiles are whole
-microseconds, and twenty of them are a round trip.
+of the path with the least noise). The mean of the round trip is the primary one: netperf's percentiles are of a
+histogram whose steps are a microsecond at the least, and twenty of these are a round trip.
 `seconds` of a case is what one trial takes on two cores of a virtual machine, its readings and the thawing of its
 cluster included: it only serves the estimate of the plan.
 """

@@ -39,7 +39,7 @@ PATH = {
     "interface": Param("primary", choices=INTERFACES, meaning="interface of the server that the client asks"),
     "multus": Param(True, meaning="pods are made through Multus"),
     "policy": Param(False, meaning="a NetworkPolicy selects the server"),
-    "cpus": Param("free", choices=tuple(CPUS), meaning="processors of both ends"),
+    "cpus": Param("free", choices=tuple(CPUS), meaning="processors of both ends", words={"one": "one-cpu"}),
 }
 NODES = ("server-node", "client-node")
 READY_S = 20.0

@@ -30,10 +30,14 @@ from infrabench.workloads._parse import GIB, KIB, at_least, equal, higher, lower
 VERSION = fio.VERSION
 TOOL = "fio"
 READS = fio.READS
-PATTERNS = ("read", "write", "randread", "randwrite")
+PATTERNS = {
+    "read": "sequential read", "write": "sequential write", "randread": "random read", "randwrite": "random write",
+}  # fmt: skip
 ENGINES = {"nbd": "nbd", "rbd": "rbd", "kernel": "libaio"}  # of each path
 PARAMS = {
-    "pattern": Param("randread", choices=PATTERNS, meaning="order and direction of the requests"),
+    "pattern": Param(
+        "randread", choices=tuple(PATTERNS), meaning="order and direction of the requests", words=PATTERNS
+    ),
     "mode": _volume.MODE,
     "placement": _volume.PLACEMENT,
     "path": Param("nbd", choices=tuple(ENGINES), meaning="how fio reaches the volume"),

@@ -42,7 +42,8 @@ PARAMS = {
     "files": Param(16, least=1, most=MOST_FILES, meaning="number of files, which are all read at once"),
     "total_bytes": Param(256_000_000, least=64 * KIB, unit="B", meaning="size of all files together"),
     "damage": Param(
-        "one", choices=tuple(BETWEEN), meaning="copies of the data that are changed; none: a disk is lost instead"
+        "one", choices=tuple(BETWEEN), meaning="copies of the data that are changed; none: a disk is lost instead",
+        words={"none": "a disk lost", "one": "one copy damaged", "both": "both copies damaged"},
     ),
     "mode": _volume.MODE,
     "disk": Param(1, choices=(0, 1), meaning="disk that is lost, with damage none"),

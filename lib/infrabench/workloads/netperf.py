@@ -3,8 +3,9 @@
 In ``TCP_RR`` and ``UDP_RR`` the client sends ``request_bytes``, waits for ``response_bytes`` and asks again, for
 ``seconds``. Metrics: ``transactions_per_s``, ``latency_mean_s`` and percentiles ``latency_p50_s``, ``latency_p90_s``,
 ``latency_p99_s`` of the time from request to answer; in ``TCP_CRR`` every request has a connection of its own, and
-the time is that from its opening to its end. netperf tells percentiles in whole microseconds, cut off, so
-differences below that are not seen in them; they are in the mean. Metric of ``TCP_STREAM``, of one connection:
+the time is that from its opening to its end. netperf reads percentiles off a histogram with steps of 1 us below 100 us,
+10 us below 1 ms, 100 us below 10 ms and so on, between which it interpolates, and cuts them to whole microseconds:
+differences that are not seen in them are in the mean. Metric of ``TCP_STREAM``, of one connection:
 ``throughput_bit_per_s``, payload that the server received.
 
 ``port`` is that of control, ``data_port`` that of the data: fixed, since a service forwards no others. `_network`
@@ -30,7 +31,9 @@ SERVER = "netserver"
 PROTOCOLS = {"TCP_RR": "TCP", "UDP_RR": "UDP", "TCP_CRR": "TCP", "TCP_STREAM": "TCP"}
 PARAMS = {
     **_network.PATH,
-    "test": Param("TCP_RR", choices=tuple(PROTOCOLS), meaning="netperf's test"),
+    "test": Param(
+        "TCP_RR", choices=tuple(PROTOCOLS), meaning="netperf's test", words={each: each.lower() for each in PROTOCOLS}
+    ),
     "seconds": Param(5, least=1, unit="s", meaning="length of the run"),
     "request_bytes": Param(1, least=1, unit="B", meaning="size of a request"),
     "response_bytes": Param(1, least=1, unit="B", meaning="size of an answer"),

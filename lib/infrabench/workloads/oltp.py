@@ -21,9 +21,9 @@ from infrabench.workloads._parse import MIB, NUMBER, Field, equal, higher, lower
 
 TOOL = "sysbench"
 READS = sysbench_cpu.READS
-TESTS = ("oltp_read_write", "oltp_read_only")
+TESTS = {"oltp_read_write": "read-write", "oltp_read_only": "read-only"}
 PARAMS = {
-    "test": Param("oltp_read_write", choices=TESTS, meaning="sysbench's test"),
+    "test": Param("oltp_read_write", choices=tuple(TESTS), meaning="sysbench's test", words=TESTS),
     "rows": Param(100_000, least=100, meaning="rows of a table"),
     "tables": Param(1, least=1, meaning="number of tables"),
     "threads": Param(4, least=1, meaning="connections"),

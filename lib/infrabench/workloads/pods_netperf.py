@@ -7,7 +7,7 @@ over the time from that instant until the last pair ended), ``pair_throughput_bi
 round trips over the same time), and ``latency_mean_s``,
 ``latency_p50_s``, ``latency_p99_s``: what each pair told, averaged over the pairs, every pair the same weight. The mean
 of percentiles is no percentile of all round trips together: it is the percentile that a pair saw, on average; a few
-slow pairs raise it less than they would raise the other. netperf tells percentiles in whole microseconds.
+slow pairs raise it less than they would raise the other. How finely netperf tells them stands in ``netperf``.
 
 A pair that gets its processor late ends late. How long netperf takes to begin counts, and weighs less the longer it
 runs. ``netperf`` describes the tool, `_pods` the pods and ``cpu_percent``.
@@ -27,7 +27,7 @@ READS = netperf.READS
 TESTS = ("TCP_STREAM", "TCP_RR")
 PARAMS = {
     **_pods.PODS,
-    "test": Param("TCP_STREAM", choices=TESTS, meaning="netperf's test"),
+    "test": Param("TCP_STREAM", choices=TESTS, meaning="netperf's test", words={each: each.lower() for each in TESTS}),
     "seconds": netperf.PARAMS["seconds"],
     "load": Param("pairs", choices=tuple(_pods.LOADS), meaning="whether every pair of pods works, or the first alone"),
     **{name: netperf.PARAMS[name] for name in ("request_bytes", "response_bytes", "port", "data_port")},

@@ -8,7 +8,7 @@ default prime limit they carry two significant digits and the rate is the metric
 
 from __future__ import annotations
 
-from infrabench.core import Capture, Measurements, Param, Params, ParseError, Roles, Step, Steps
+from infrabench.core import Capture, DesignError, Measurements, Param, Params, ParseError, Roles, Step, Steps
 from infrabench.workloads import _parse
 from infrabench.workloads._parse import Field, equal, higher, lower, one, positive, text, within
 
@@ -53,9 +53,16 @@ METRICS = {
 
 
 def plan(params: Params, roles: Roles) -> Steps:
-    """Return the one run."""
-    seconds = 0 if params["events"] else round(params["seconds"])
-    return (Step("sysbench", "server", command(params), timeout_s=2 * seconds + 60.0 + params["events"] / 10),)
+    """Return the one run; `DesignError` for a time that sysbench would not take, or that would have no effect."""
+    given, events = params["seconds"], params["events"]
+    if events and given != PARAMS["seconds"].default:
+        raise DesignError(
+            f"sysbench-cpu: seconds = {given:g} has no effect beside events = {events}: set events=0, or no seconds"
+        )
+    if given % 1:
+        raise DesignError(f"sysbench-cpu: seconds must be whole, sysbench would round {given:g}")
+    seconds = 0 if events else round(given)
+    return (Step("sysbench", "server", command(params), timeout_s=2 * seconds + 60.0 + events / 10),)
 
 
 def command(params: Params) -> tuple[str, ...]:

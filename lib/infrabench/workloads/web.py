@@ -75,6 +75,7 @@ METRICS = {
     **{f"latency_p{percent}_s": "time" for percent in PERCENTILES},
     "failed_requests": "count",
 }
+LESS_FAILED = {"requests_per_s": ("total_s", "failed_requests")}
 
 
 def plan(params: Params, roles: Roles) -> Steps:

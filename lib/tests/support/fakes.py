@@ -194,10 +194,11 @@ def _sample(line: str) -> str:
     """Return what a monitor says of a machine whose processors have all been idle since it was asked first."""
     request, *counted = line.split("\t")
     mark = request.partition(" ")[2]
-    seen, now_s = _seen(), time.monotonic()
+    seen = _seen()
+    now_s, at_s = time.monotonic(), time.time()
     idle = seen["cpu"]["idle"] + seen["cpu"]["cpus"] * (now_s - seen["monotonic_s"])
     load = seen["load"] | ({"own": dict.fromkeys(counted, 0)} if counted else {})
-    now = {"mark": mark, "time_s": time.time(), "monotonic_s": now_s, "cpu": {**seen["cpu"], "idle": idle}}
+    now = {"mark": mark, "time_s": at_s, "monotonic_s": now_s, "cpu": {**seen["cpu"], "idle": idle}}
     return json.dumps({**seen, **now, "load": load}, separators=(",", ":"))
 
 

@@ -78,6 +78,33 @@ def test_a_checked_key_that_differs_is_refused_by_name_or_stamped(make, name, pa
     assert said in stamp([one, two], allow=True)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [("kernel_settings", "tcp_congestion_control"), ("kernel_settings", "numa_balancing"), ("machine", "smt")],
+    ids=" ".join,
+)
+def test_a_setting_that_changes_results_must_agree_where_both_tell_it(make, path):
+    key = ".".join(path)
+    one, two = make("one"), make("two")
+    for folder, value in ((one, "0"), (two, "1")):
+        change(folder, "here", *path, value=value)
+    with pytest.raises(NotComparable, match=f"comparable: here {key}: 0 / 1"):
+        stamp([one, two])
+    assert comparability.between_sites({"a": one, "b": two}).differs == {f"hosts {key}": {"a": "['0']", "b": "['1']"}}
+    change(one, "here", *path, value=None)
+    assert (stamp([one, two]), comparability.between_sites({"a": one, "b": two}).differs) == ("", {})
+    assert [(each.key, each.checked) for each in differences(one, two)] == [(key, False)]
+    facts = json.loads((one / "provenance/here.json").read_text())
+    del facts[path[0]][path[1]]  # as of a session from before hosts were asked for it
+    (one / "provenance/here.json").write_text(json.dumps(facts))
+    assert stamp([one, two]) == ""
+    then, now, before = ({path[0]: {path[1]: value}} for value in ("0", "1", None))
+    with pytest.raises(LedgerError, match=f"{' '.join(path)}: '0' then, '1' now"):
+        collect.check_unchanged("here", then, now)
+    for unknown in (before, {}):
+        collect.check_unchanged("here", unknown, now)
+
+
 def test_what_is_only_reported_does_not_make_sessions_incomparable(make):
     one, two = make("one"), make("two")
     change(two, "suite", "commit", value="0" * 40)

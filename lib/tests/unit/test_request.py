@@ -227,6 +227,99 @@ def test_cases_that_differ_in_something_else_keep_their_places() -> None:
 
 
 @pytest.mark.parametrize(
+    ("study", "profile", "settings", "names"),
+    [
+        # a case of the profile that has these values
+        ("storage", "quick", {"fio-4k.mode": "default"}, [
+            "sequential read default", "sequential write default", "random read default", "random write default",
+            "random read default rbd", "random write default rbd",
+        ]),
+        ("storage", "quick", {"fio-4k.pattern": "randwrite"}, [
+            "random write default", "random write strict", "random write strict rbd",
+        ]),
+        ("storage", "quick", {"fio-4k.mode": "strict", "fio-4k.pattern": "randread", "fio-4k.path": ["nbd", "rbd"]}, [
+            "random read strict", "random read strict rbd",
+        ]),
+        ("cnis", "quick", {"iperf3.placement": "two-nodes", "iperf3.protocol": "tcp", "iperf3.rate_bit_per_s": 0}, [
+            *(f"tcp{way} two-nodes rate_bit_per_s=0" for way in ("", " second", " service", " plain", " policy")),
+        ]),
+        ("cnis", "quick", {"iperf3.protocol": "udp"}, [
+            "udp-max same-node", "udp-max two-nodes", "udp second two-nodes", "udp service two-nodes",
+            "udp plain two-nodes", "udp policy two-nodes", "udp-100M same-node", "udp-100M two-nodes",
+        ]),
+        ("cnis", "smoke", {"pod-network.multus": [False, True]}, ["plain", "multus"]),
+        # words of the old value, in place of which the new one stands
+        ("storage", "smoke", {"fio-4k.pattern": "read"}, ["sequential read strict"]),
+        ("storage", "smoke", {"fio-4k.pattern": "read", "fio-4k.mode": "default", "fio-4k.clients": 4}, [
+            "sequential read default clients=4",
+        ]),
+        ("storage", "quick", {"oltp.test": "oltp_read_only"}, ["read-only default", "read-only strict"]),
+        ("storage", "smoke", {"integrity.damage": "both"}, ["both copies damaged"]),
+        ("storage", "crosscheck", {"fio-4k.pattern": "read", "fio-4k.path": "nbd"}, [
+            "sequential read default nbd", "sequential read strict nbd",
+        ]),
+        ("storage", "quick", {"rebuild.used_bytes": "4GB"}, ["4 GB default", "4 GB open"]),
+        ("storage", "quick", {"rebuild.used_bytes": "1GiB"}, ["default used_bytes=1GiB", "open used_bytes=1GiB"]),
+        ("storage", "quick", {"rebuild.used_bytes": "4GB", "rebuild.throttle": "default", "rebuild.mode": "strict"}, [
+            "4 GB default mode=strict",
+        ]),
+        ("storage", "smoke", {"rebuild.throttle": "default", "rebuild.mode": "strict"}, ["128 MB default mode=strict"]),
+        ("storage", "quick", {"file-copy.files": 1, "file-copy.mode": "strict"}, ["1 file strict"]),
+        ("storage", "quick", {"fio-4k.placement": "two-nodes", "fio-4k.mode": "strict", "fio-4k.pattern": "read"}, [
+            "sequential read strict placement=two-nodes", "sequential read strict rbd placement=two-nodes",
+        ]),
+        ("runtimes", "quick", {"pods-startup.pods": [1, 30]}, ["1 pod", "30 pods"]),
+        ("runtimes", "quick", {"pods-netperf.pods": 30, "pods-netperf.test": "TCP_RR"}, ["tcp_rr 30 pods"]),
+        ("cnis", "smoke", {"netperf.cpus": "apart", "netperf.test": "TCP_CRR"}, ["tcp_crr two-nodes cpus=apart"]),
+        ("storage", "quick", {"rebuild.mode": "strict"}, ["1 GB default mode=strict", "1 GB open mode=strict"]),
+        ("cnis", "factors", {"netperf.test": "TCP_RR", "netperf.cpus": "free", "netperf.interface": "primary"}, [
+            "tcp_rr free two-nodes interface=primary",
+        ]),
+    ],
+)  # fmt: skip
+def test_a_name_says_what_ran(study: str, profile: str, settings: dict[str, Any], names: list[str]) -> None:
+    (workload,) = {name.partition(".")[0] for name in settings}
+    wanted = api.request(study, profile=profile, workloads=[workload], set=settings)
+    assert [case.scenario for case in wanted.cases] == names
+
+
+def test_words_that_may_be_of_two_parameters_are_of_the_one_that_is_set() -> None:
+    declared = {"load": {**DECLARED["load"], "way": Param("get", choices=("get", "put"))}}
+    for case, said in (
+        (Case("load", "get small", {"kind": "get"}), "set small way=put"),
+        (Case("load", "get small", {"way": "get"}), "put small kind=set"),
+        (Case("load", "get-4 small", {"kind": "get"}), "set-4 small way=put"),
+        (Case("load", "default"), "kind=set way=put"),
+    ):
+        settings = read_settings({"load.kind": ["set"], "load.way": ["put"]}, ["load"], declared)
+        assert [each.scenario for each in apply_settings([case], settings, declared)] == [said]
+
+
+@pytest.mark.parametrize("study", ["containers", "cnis", "runtimes", "storage"])
+def test_names_of_a_study_have_the_words_that_its_workloads_declare(study: str) -> None:
+    for profile in registry.study(study).profiles.values():
+        for case in profile.cases:
+            declared = registry.workload(case.workload).PARAMS
+            said = [declared[name].words[value] for name, value in case.params.items() if value in declared[name].words]
+            assert [words for words in said if f" {words} " not in f" {case.scenario} "] == []
+
+
+def test_words_are_of_choices() -> None:
+    for name in registry.names("workloads"):
+        for param in registry.workload(name).PARAMS.values():
+            assert set(param.words) <= set(param.choices)
+
+
+def test_a_time_in_place_of_an_amount_of_work_has_no_rounds() -> None:
+    wanted = api.request(
+        "containers", profile="quick", workloads="sysbench-cpu", set="sysbench-cpu.events=0 sysbench-cpu.seconds=2"
+    )
+    assert {(case.rounds, case.params["seconds"]) for case in wanted.cases} == {(1, 2)}
+    with pytest.raises(DesignError, match=r"seconds = 2 has no effect beside events = \d+: set events=0"):
+        api.request("containers", profile="quick", workloads="sysbench-cpu", set="sysbench-cpu.seconds=2")
+
+
+@pytest.mark.parametrize(
     ("settings", "said"),
     [
         ({"load.user": (1,)}, "did you mean users"),

@@ -21,6 +21,7 @@ from infrabench.core import (
     Measurement,
     Param,
     ParseError,
+    ProvisionError,
     Result,
     SiteError,
     Step,
@@ -163,6 +164,34 @@ def test_the_value_of_a_trial_is_that_of_all_its_work() -> None:
     assert found.record.tool_s == pytest.approx(1.5)
 
 
+def round_of(good: int, time_s: float, failed: int = 0) -> list[Measurement]:
+    return [
+        Measurement("rate", good / time_s, "1/s", "higher"),
+        Measurement("total_s", time_s, "s", "lower"),
+        Measurement("failures", float(failed), "1", "lower"),
+    ]
+
+
+def test_a_rate_without_what_failed_is_what_was_done_over_the_time_of_all_rounds() -> None:
+    less: Any = SimpleNamespace(METRICS=METRICS, LESS_FAILED={"rate": ("total_s", "failures")})
+    rounds = [*[round_of(1000, 1.0)] * 4, round_of(500, 5.0, failed=500)]
+    values = {each.metric: each.value for each in pool_rounds(rounds, less)}
+    assert values == {"rate": pytest.approx(4500 / 9), "total_s": 9.0, "failures": 500.0}
+    even = [round_of(1000, time_s) for time_s in (0.7, 1.1, 5.3)]
+    assert pool_rounds(even, less) == pool_rounds(even, WORKLOAD)  # to the last digit as without failures
+    assert pool_rounds(even, less)[0].value == pytest.approx(3000 / 7.1)
+
+
+def test_a_workload_names_metrics_of_its_own_for_a_rate_without_what_failed() -> None:
+    found = 0
+    for name in registry.names("workloads"):
+        kinds = registry.metric_kinds(name)
+        for rate, (time_s, failed) in getattr(registry.workload(name), "LESS_FAILED", {}).items():
+            assert (kinds[rate], kinds[time_s], kinds[failed]) == ("fixed-work rate", "total time", "count")
+            found += 1
+    assert found
+
+
 def test_every_round_is_kept_and_read_again() -> None:
     [found] = execute_turns(benches([], a=[10, 20, 30]), WORKLOAD)
     assert [found.blobs[f"ask-round-{n}.stdout"] for n in (1, 2, 3)] == [b"4 10 1", b"4 20 1", b"4 30 1"]
@@ -213,6 +242,30 @@ def test_a_host_that_is_lost_for_good_leaves_every_outcome_as_it_was() -> None:
     assert [each.record.state for each in (first, second)] == ["failed", "aborted"]
     assert first.fatal is second.fatal is lost
     assert {"stop"} <= set(first.record.conditions["cleanup_failed"])
+
+
+@pytest.mark.parametrize("for_good", [False, True])
+def test_systems_that_cannot_be_frozen_end_the_session_and_every_trial_keeps_its_record(for_good: bool) -> None:
+    log: list[str] = []
+    trials = benches(log, a=[None], b=[1, 1, 1], c=[1, 1, 1])
+    turns = []
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        turns.append("b")
+        if len(turns) == 3 or (for_good and len(turns) > 3):  # prepare, and the first round, went well
+            raise ProvisionError("a: it is not frozen")
+        yield
+
+    trials[1] = (trials[1][0], replace(trials[1][1], turn=turn))
+    found = execute_turns(trials, WORKLOAD)
+    assert [each.record.state for each in found] == ["failed", "aborted", "aborted"]
+    assert found[1].record.reason == "the systems could not take turns: a: it is not frozen"
+    assert found[1].blobs["ask-round-1.stdout"] == b"4 1 1"
+    assert [str(each.fatal) for each in found if each.fatal] == ["a: it is not frozen"]
+    assert isinstance(found[1].fatal, SiteError)
+    assert ("cleanup_failed" in found[1].record.conditions) == for_good
+    assert [line for line in log if "stop" in line] == ["a stop", *([] if for_good else ["b stop"]), "c stop"]
 
 
 def test_a_trial_that_had_not_begun_when_a_host_was_lost_is_still_to_be_run() -> None:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from infrabench.core import Guards, Measurement, NotAsClaimed, Step, Target, Trial
+from infrabench.experiment.execution import monitor
 from infrabench.experiment.execution.monitor import judge
 from infrabench.experiment.execution.trial import Bench, execute
 from infrabench.machines.hosts.host import LocalHost
@@ -239,8 +240,10 @@ def test_a_quiet_trial_is_valid_and_its_conditions_are_kept():
         (sample(10, idle=20.0), sample(0, load=20.0, own={"/c": 9}), "just before the trial 10 > 4"),
         (sample(10, idle=20.0), sample(0, load=9.0, own={"/other": 9}), "just before the trial 4.5 > 4"),
         (sample(10, idle=20.0, psi=2.0), sample(0), "waiting for memory (share) 0.2 > 0.1"),
-        (sample(10, idle=20.0, set_s=2.0), sample(0), "h: its clock was set by +2.0 s while"),
-        (sample(10, idle=20.0), sample(0, set_s=31556952.0), "h: its clock was set by -31556952.0 s while"),
+        (sample(10, idle=20.0, set_s=2.0), sample(0), "h: its clock was set by +2.00 s while"),
+        (sample(10, idle=20.0), sample(0, set_s=31556952.0), "h: its clock was set by -31556952.00 s while"),
+        (sample(1, idle=2.0, set_s=0.1), sample(0), "h: its clock was set by +0.10 s while"),
+        (sample(1, idle=2.0), sample(0, set_s=0.1), "h: its clock was set by -0.10 s while"),
     ],
 )
 def test_what_the_machine_does_makes_a_trial_invalid(after, before, said):
@@ -270,6 +273,14 @@ def test_a_clock_that_is_wrong_all_the_time_or_put_right_slowly_is_no_reason():
     year = 31556952.0
     assert judged(sample(10, idle=20.0, set_s=year), sample(0, set_s=year))[0] == []
     assert judged(sample(100, idle=200.0, set_s=0.05))[0] == []
+
+
+def test_a_clock_may_be_set_by_little_of_what_is_measured_and_never_by_half_a_second():
+    assert [monitor.largest_step_s(each) for each in (0.0, 1.0, 10.0, 48.0, 3600.0)] == pytest.approx(
+        [0.02, 0.03, 0.12, 0.5, 0.5]
+    )
+    assert judged(sample(1, idle=2.0, set_s=0.02))[0] == []
+    assert judged(sample(3600, idle=7200.0, set_s=0.6))[0] != []
 
 
 def test_rules_can_be_switched_off_one_by_one():

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from infrabench.core import Case, DesignError, Param, unknown_name
+from infrabench.core.workloads import SIZE_TEXT, SIZES
 
 MOST_COMBINATIONS = 1000  # of one workload, that are measured
 MOST_TO_DRAW_FROM = 100_000
@@ -26,6 +28,7 @@ SUBSET = "subset"  # stands where a parameter's name would: no workload has one 
 COUNT = Param(2, least=2, most=MOST_COMBINATIONS, meaning="how many combinations of values are measured")
 SEED = 20200315  # not that of the session: the same values are the same cases in each
 BINARY = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
+UNNAMED = "default"  # the scenario of a case that says nothing of its values
 Values = Mapping[str, tuple[Any, ...]]  # of one workload: parameter -> values
 
 
@@ -145,14 +148,16 @@ def _at(alike: Sequence[Case], chosen: Mapping[str, Any], swept: Sequence[str], 
     level = params.get(axis) if axis else None
     if isinstance(level, bool) or not isinstance(level, int | float):
         axis = level = None
-    named = min(alike, key=lambda case: len(case.scenario))  # `tcp` of `tcp` and `tcp-4`, where streams are set
-    words = named.scenario
-    for name, value in chosen.items():
-        words = _name_value(words, name, value, named.params.get(name), declared[name])
+    are_choices = all(declared[name].choices or isinstance(value, bool) for name, value in chosen.items())
+    if are_choices and near.scenario != UNNAMED and not _distance(then, chosen):
+        scenario = near.scenario
+    else:  # `tcp` of `tcp` and `tcp-4`, where streams are set
+        scenario = _name(min(alike, key=lambda case: len(case.scenario)), chosen, declared)
     work = [value for name, value in params.items() if declared[name].work]
-    rounds = next(count for count in range(near.rounds, 0, -1) if not any(value % count for value in work))
+    most = 1 if work and not any(work) else near.rounds  # of no work there is nothing to cut
+    rounds = next(count for count in range(most, 0, -1) if not any(value % count for value in work))
     return replace(
-        near, scenario=words, params=params, factor=axis, level=level, seconds=seconds, disk_bytes=int(disk_bytes),
+        near, scenario=scenario, params=params, factor=axis, level=level, seconds=seconds, disk_bytes=int(disk_bytes),
         rounds=rounds,
     )  # fmt: skip
 
@@ -172,19 +177,64 @@ def _distance(own: Mapping[str, Any], chosen: Mapping[str, Any]) -> float:
     return far
 
 
-def _name_value(scenario: str, name: str, value: Any, then: Any, param: Param) -> str:
-    """Return the name of a scenario with another value of a parameter in it, where the old one was, else at its end.
+def _name(case: Case, chosen: Mapping[str, Any], declared: Mapping[str, Param]) -> str:
+    """Return the name of a case at other values: each stands where the old one did, or at the end as ``name=value``.
 
-    Profiles write ``users=1000``, ``size=64MiB`` (of ``size_bytes``) and ``10 pods``.
+    Words of an old value that cannot say the new one are left out: a name says nothing that did not run.
     """
-    shown, words = _show(value, param), scenario.split()
+    named = [] if case.scenario == UNNAMED else case.scenario.split()
+    for name, value in chosen.items():
+        places, new = _find(case, name, value, declared)
+        for place in places:
+            named[place] = ""
+        if new:
+            named[places[0]] = new
+        else:
+            named.append(f"{name}={_show(value, declared[name])}")
+    return " ".join(filter(None, named))
+
+
+def _find(case: Case, name: str, value: Any, declared: Mapping[str, Param]) -> tuple[range, str]:
+    """Return the places of the words in the name of a case that say its value of a parameter, and what says `value`.
+
+    Profiles write ``users=1000``, ``size=64MiB`` (of ``size_bytes``), ``10 pods``, ``4 GB``, and choices, which may
+    begin a word (``tcp-4``). No places where none of it is there, no text where `value` cannot be said so.
+    """
+    words, param = case.scenario.split() if case.scenario != UNNAMED else [], declared[name]
+    then, shown, noun = _complete(case, declared)[name], _show(value, param), name.removesuffix("s")
+    choice = _words_of_choice(case, name, declared)
     for at, word in enumerate(words):
         key, is_pair, _ = word.partition("=")
+        two, several = words[at : at + 2], words[at : at + len(choice)]
+        size = re.fullmatch(SIZE_TEXT, " ".join(two)) if param.unit == "B" else None
         if is_pair and (key == name or name.startswith(f"{key}_")):
-            return " ".join([*words[:at], f"{key}={shown}", *words[at + 1 :]])
-        if word == str(then) and words[at + 1 : at + 2] == [name]:
-            return " ".join([*words[:at], shown, *words[at + 1 :]])
-    return " ".join([*(words if words != ["default"] else []), f"{name}={shown}"])
+            return range(at, at + 1), f"{key}={shown}"
+        if two in ([str(then), name], [str(then), noun]):
+            return range(at, at + 2), f"{shown} {noun if value == 1 else name}"
+        if size and int(size[1]) * SIZES[size[2]] == then:
+            return range(at, at + len(two)), _show_decimal(value)
+        if choice and several == choice:
+            return range(at, at + len(choice)), param.words.get(value, shown)
+        if len(choice) == 1 and word.startswith(f"{choice[0]}-"):
+            return range(at, at + 1), param.words.get(value, shown) + word.removeprefix(choice[0])
+    return range(0), ""
+
+
+def _words_of_choice(case: Case, name: str, declared: Mapping[str, Param]) -> list[str]:
+    """Return the words by which the name of a case tells its choice of a parameter, if it does.
+
+    None where they may be another parameter's: of two that are both ``default``, they are of the one that the profile
+    sets.
+    """
+    called = {
+        each: declared[each].words.get(own, own)
+        for each, own in _complete(case, declared).items()
+        if declared[each].choices and isinstance(own, str)
+    }
+    others = [each for each, words in called.items() if each != name and words == called.get(name)]
+    if name not in called or any(each in case.params or name not in case.params for each in others):
+        return []
+    return called[name].split()
 
 
 def _show(value: Any, param: Param) -> str:
@@ -196,3 +246,8 @@ def _show(value: Any, param: Param) -> str:
             if value and value % size == 0:
                 return f"{value // size}{unit}"
     return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def _show_decimal(size: int) -> str:
+    """Return a size as ``4 GB``; empty where it is no whole number of such."""
+    return next((f"{size // SIZES[unit]} {unit}" for unit in ("GB", "MB", "kB") if size % SIZES[unit] == 0), "")

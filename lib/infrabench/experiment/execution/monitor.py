@@ -16,7 +16,7 @@ from infrabench.core import Guards, Host, SiteError, Stream
 from infrabench.machines.hosts.remote_shell import probe
 
 ANSWER_S = 15.0  # a host that cannot answer its monitor for this long cannot be measured either
-CLOCK_S = 0.5  # what the two clocks of a machine may differ by after a trial
+CLOCK_S = 0.5  # what the two clocks of a machine may differ by after a trial, at most: see `largest_step_s`
 OWN = ", by the system itself"
 Sample = Mapping[str, Any]
 BUSY = ("user", "nice", "system", "irq", "softirq")
@@ -134,11 +134,16 @@ def judge(
             if value is not None and limit is not None and value > limit:
                 (failed if own else invalid).append(f"{host}: {what} {value:.4g} > {limit:g}{OWN if own else ''}")
         stepped_s = (after[host]["time_s"] - before[host]["time_s"]) - seen["window_s"]
-        if abs(stepped_s) > CLOCK_S:  # tools that take times of day have measured that too
-            invalid.append(f"{host}: its clock was set by {stepped_s:+.1f} s while it was measured, or it slept")
+        if abs(stepped_s) > largest_step_s(seen["window_s"]):  # tools that take times of day have measured that too
+            invalid.append(f"{host}: its clock was set by {stepped_s:+.2f} s while it was measured, or it slept")
         if seen["oom_kills"]:
             failed.append(f"{host}: {seen['oom_kills']} processes of the system were killed for want of memory")
     return Judgement(invalid, failed, conditions)
+
+
+def largest_step_s(window_s: float) -> float:
+    """Return by how much a clock may be set in a window: little of what is measured, and what two readings may miss."""
+    return min(CLOCK_S, 0.02 + 0.01 * window_s)
 
 
 def _conditions(before: Sample, after: Sample, cgroups: Sequence[str]) -> dict[str, Any]:

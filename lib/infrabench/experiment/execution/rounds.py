@@ -66,19 +66,21 @@ def pool_rounds(rounds: Sequence[Sequence[Measurement]], workload: Workload) -> 
     """Return the measurements of a trial from those of its rounds, which are equal shares of its work.
 
     Rates of fixed work by the harmonic mean, so that they are the whole work over the whole time; total times and
-    counts by their sum; everything else by its mean. A percentile is then the mean of those of the rounds. `ParseError`
-    when the rounds do not have the same metrics.
+    counts by their sum; everything else by its mean. A percentile is then the mean of those of the rounds. A rate
+    without what failed (`LESS_FAILED`) is of shares that are no longer equal where something failed: there it is what
+    was done over the whole time. `ParseError` when the rounds do not have the same metrics.
     """
     first, *others = rounds
     names = {each.metric for each in first}
     if any({each.metric for each in other} != names for other in others):
         raise ParseError("rounds", "the rounds of the trial have not the same metrics")
     values = {name: [each.value for found in rounds for each in found if each.metric == name] for name in names}
-    kinds = getattr(workload, "METRICS", {})
-    return tuple(
-        replace(each, value=_pool_values(resolve_kind(kinds.get(each.metric, "quantity"), names), values[each.metric]))
-        for each in first
-    )
+    kinds, less_failed = getattr(workload, "METRICS", {}), getattr(workload, "LESS_FAILED", {})
+    pooled = {name: _pool_values(resolve_kind(kinds.get(name, "quantity"), names), values[name]) for name in names}
+    for name, (time, failed) in less_failed.items():
+        if name in names and any(values[failed]):
+            pooled[name] = _over_time(values[name], values[time])
+    return tuple(replace(each, value=pooled[each.metric]) for each in first)
 
 
 def _pool_values(kind: str, values: Sequence[float]) -> float:
@@ -87,6 +89,10 @@ def _pool_values(kind: str, values: Sequence[float]) -> float:
     if kind == "fixed-work rate":
         return len(values) / sum(1 / value for value in values) if all(values) else 0.0
     return sum(values) / len(values)
+
+
+def _over_time(rates: Sequence[float], times_s: Sequence[float]) -> float:
+    return sum(rate * time_s for rate, time_s in zip(rates, times_s, strict=True)) / sum(times_s)
 
 
 def join_windows(windows: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> tuple[Any, Any]:

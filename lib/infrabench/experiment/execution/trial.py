@@ -25,6 +25,7 @@ from infrabench.core import (
     Measurement,
     NotAsClaimed,
     ParseError,
+    ProvisionError,
     Result,
     SiteError,
     State,
@@ -37,7 +38,7 @@ from infrabench.core import (
     share_out,
 )
 from infrabench.core.names import is_label
-from infrabench.experiment.execution.monitor import CLOCK_S, Monitor, Sample, judge
+from infrabench.experiment.execution.monitor import Monitor, Sample, judge, largest_step_s
 from infrabench.experiment.execution.rounds import join_windows, name_steps, pool_rounds, split_captures
 from infrabench.machines.sites import redaction
 
@@ -45,6 +46,7 @@ log = logging.getLogger(__name__)
 
 SAID = 600  # characters of what a step that failed said last: pods that do not come have three kinds of complaints
 POLL_S = (0.02, 0.5)  # first and longest pause between two questions whether a service is ready
+FATAL = (SiteError, ProvisionError)  # no command ran: a host is gone, or systems could not be frozen or thawed
 # What a parser that has a mistake of its own may raise.
 PARSER_MISTAKES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -89,7 +91,8 @@ def execute_turns(trials: Sequence[tuple[Trial, Bench]], workload: Workload) -> 
     """Return what became of trials that are executed together, in their order: those of one case, each with its bench.
 
     Their systems are measured in that order in the first round, in the reverse order in the second, and so on: none is
-    always the first. A trial that had not begun when a host was lost is not among them. Raises as `execute` does.
+    always the first. A trial that had not begun when a host was lost, or a system could not be frozen, is not among
+    them. Raises as `execute` does.
     """
     runs = [_Run(trial, bench, workload) for trial, bench in trials]
     now = runs[0]
@@ -99,11 +102,12 @@ def execute_turns(trials: Sequence[tuple[Trial, Bench]], workload: Workload) -> 
         for number in range(now.trial.rounds):
             for now in runs if number % 2 == 0 else reversed(runs):
                 now.measure(number)
-    except SiteError as error:
-        now.fatal = error
+    except FATAL as error:
+        now.fatal = _site_error(error)
+        what = "a host was lost" if isinstance(error, SiteError) else "the systems could not take turns"
         for run in runs:
             if run is now or run.state == "ok":
-                run.end("aborted", f"a host was lost: {error}")
+                run.end("aborted", f"{what}: {error}")
     except BaseException:
         for run in runs:  # for the steps that follow: no record is made of it
             run.end("aborted", "interrupted")
@@ -253,12 +257,12 @@ class _Run:
                             self.unclean.append(step.name)
                         elif step.phase == "rescue" and (cause := result.stderr.decode("utf-8", "replace").strip()):
                             self.end(self.state, f"{self.reason}; {cause[-SAID:]}")
-                    except SiteError as error:
+                    except FATAL as error:
                         self.unclean.append(step.name)
-                        lost[host] = error
-        except SiteError as error:  # its host is lost, so that it cannot be given its turn any more
+                        lost[host] = _site_error(error)
+        except FATAL as error:  # it cannot be given its turn any more
             self.unclean += [step.name for step in steps]
-            lost[""] = error
+            lost[""] = _site_error(error)
         if self.unclean:
             log.warning("%s %s: cleanup failed: %s", self.trial.system, self.trial.workload, ", ".join(self.unclean))
         self.fatal = next(iter(lost.values()), self.fatal)
@@ -305,10 +309,11 @@ class _Run:
 
         Durations are of the monotonic clock, which is not set. But tools and hosts may use the other one.
         """
-        stepped_s = (time.time() - self.started) - (time.monotonic() - self.begin)
-        if abs(stepped_s) > CLOCK_S:
+        took_s = time.monotonic() - self.begin
+        stepped_s = (time.time() - self.started) - took_s
+        if abs(stepped_s) > largest_step_s(took_s):
             conditions["clock_stepped_s"] = stepped_s
-            self.invalidate(conditions, [f"the clock was set by {stepped_s:+.1f} s while it ran, or the machine slept"])
+            self.invalidate(conditions, [f"the clock was set by {stepped_s:+.2f} s while it ran, or the machine slept"])
 
     def invalidate(self, conditions: dict[str, Any], reasons: Sequence[str]) -> None:
         """Make the trial invalid for `reasons`, if there are any; they are kept for every state."""
@@ -325,6 +330,11 @@ class _Run:
             rows = [row for before, after in self.windows for row in (before[host], *after[host])]
             blobs[f"monitor-{host}.jsonl"] = "".join(json.dumps(r, separators=(",", ":")) + "\n" for r in rows).encode()
         return blobs
+
+
+def _site_error(error: SiteError | ProvisionError) -> SiteError:
+    """Return what ends the session: whatever kept a trial from its turn, its records and those beside it are kept."""
+    return error if isinstance(error, SiteError) else SiteError(str(error))
 
 
 def _is_removed(target: Target, step: Step) -> bool:

@@ -41,7 +41,7 @@ from infrabench.core import (
     Workload,
     canonical,
 )
-from infrabench.experiment.provenance.comparability import DEPLOYED, MUST_AGREE, changes, describe
+from infrabench.experiment.provenance.comparability import DEPLOYED, MUST_AGREE, WHERE_KNOWN, changes, describe
 from infrabench.ledger.fields import PACKAGES
 from infrabench.ledger.records import CONTENTS, DEPLOYMENTS, read_provenance
 from infrabench.ledger.session_folder import SessionFolder
@@ -213,7 +213,11 @@ def check_unchanged(name: str, then: Mapping[str, Any], now: Mapping[str, Any]) 
         paths = [*(("facts", key) for key in DEPLOYED), ("tools",)]
     for where, (old, new) in parts.items():
         rows = [(" ".join(path).removeprefix("facts "), _at(old, path), _at(new, path)) for path in paths]
-        changed = [f"{what}: {before!r} then, {after!r} now" for what, before, after in rows if before != after]
+        changed = [
+            f"{what}: {before!r} then, {after!r} now"
+            for what, before, after in rows
+            if before != after and not (what.replace(" ", ".") in WHERE_KNOWN and None in (before, after))
+        ]
         if changed:
             raise LedgerError(
                 f"{where} has changed since this session began ({'; '.join(changed)}): its trials would not be "

@@ -31,6 +31,7 @@ class Fact:
     a campaign calls it that asks for it to be equal at all sites. `agree`: trials are compared with each other only
     where all their hosts agree in it. `of_a_lab`: this machine can say it for a lab that is not up, whose nodes run on
     this kernel and these processors. `of_a_node`: the key of a Kubernetes node's ``nodeInfo`` that says it.
+    `where_known`: a host that does not tell it, as those of older sessions, is not said to differ in it.
     """
 
     path: tuple[str, ...]
@@ -38,6 +39,7 @@ class Fact:
     agree: bool = False
     of_a_lab: bool = False
     of_a_node: str = ""
+    where_known: bool = False
 
 
 FACTS = (
@@ -50,6 +52,9 @@ FACTS = (
     Fact(("cgroup", "version"), "cgroup", agree=True),
     Fact(("kernel_settings", "clock_source"), agree=True),
     Fact(("kernel_settings", "transparent_huge_pages"), agree=True),
+    Fact(("kernel_settings", "tcp_congestion_control"), agree=True, where_known=True),
+    Fact(("kernel_settings", "numa_balancing"), agree=True, where_known=True),
+    Fact(("machine", "smt"), agree=True, where_known=True),
     Fact(("power", "governor"), "governor", agree=True, of_a_lab=True),
     Fact(("power", "intel_no_turbo"), agree=True, of_a_lab=True),
     Fact(("power", "boost"), agree=True, of_a_lab=True),
@@ -63,6 +68,8 @@ FACTS = (
 )
 MUST_AGREE = tuple(fact.path for fact in FACTS if fact.agree)
 AGREED = tuple(".".join(path) for path in MUST_AGREE)
+WHERE_KNOWN = frozenset(".".join(fact.path) for fact in FACTS if fact.where_known)
+OPTIONAL = frozenset(f"hosts {key}" for key in WHERE_KNOWN)  # as `between_sites` calls them
 PARITY = {fact.parity: fact for fact in FACTS if fact.parity}
 # Of a system, beside its tools' versions.
 DEPLOYED = ("version", "release", "node_image", "image", "storage", "client", "limits")
@@ -165,7 +172,7 @@ def between_sites(folders: Mapping[str, Path]) -> Between:
     differs = {
         key: {name: shown(each.get(key)) for name, each in facts.items()}
         for key in keys
-        if len({canonical(each.get(key)) for each in facts.values()}) > 1
+        if len({canonical(each.get(key)) for each in facts.values() if key in each or key not in OPTIONAL}) > 1
     }
     together: dict[Any, list[str]] = {}
     for name, each in sessions.items():
@@ -259,6 +266,7 @@ def _fact_differences(one: _Provenance, two: _Provenance) -> Iterator[Difference
             for key in sorted({*then, *now}):
                 if then.get(key) != now.get(key) and not key.startswith(IGNORED):
                     both = not key.startswith("tools.") or (key in then and key in now)
+                    both = both and (key not in WHERE_KNOWN or None not in (then.get(key), now.get(key)))
                     is_checked = both and (key in checked or (bool(where) and key.split(".")[0] in checked))
                     is_part = bool(where) and key.split(".")[0] in PARTS
                     yield Difference(where + name, key, then.get(key), now.get(key), is_checked, is_part)
@@ -283,6 +291,7 @@ def _of_site(one: _Provenance) -> dict[str, Any]:
         for key in AGREED
         if key != "hostname"
     }
+    found = {key: values for key, values in found.items() if key not in OPTIONAL or values != ["None"]}
     for name, each in one.systems.items():
         deployed = {key: value for key, value in each.items() if key.split(".")[0] in (*DEPLOYED, "tools")}
         found |= {f"{name} {key}": value for key, value in deployed.items()}
