@@ -64,7 +64,7 @@ Key = tuple[int, float, str, float]  # repetition, busy-wait, tool, seconds
 Samples = tuple[Sequence[float], Sequence[float]]  # seconds of the slower and of the same
 
 
-class Campaign(NamedTuple):
+class Sampling(NamedTuple):
     """One campaign of one tool as it is kept: seconds asked and taken, and the seconds of each run of both commands."""
 
     repetition: int
@@ -82,7 +82,7 @@ class Campaign(NamedTuple):
         return self.repetition, self.effect, self.tool, self.seconds
 
 
-class Answer(NamedTuple):
+class Finding(NamedTuple):
     """What a tool's interval says of one campaign: the ratio of the slower to the same."""
 
     tool: str
@@ -140,7 +140,7 @@ def report(repetitions: int, seconds: float, out: Path, say: Callable[[str], Non
             yield f"{name}: {lost} campaigns not run: {TOOLS[name].program} is not installed"
 
 
-def read_campaigns(path: Path) -> list[Campaign]:
+def read_campaigns(path: Path) -> list[Sampling]:
     """Return the campaigns that a file keeps, in the order of its lines; none where there is no file.
 
     `InfrabenchError` for a line that is no campaign.
@@ -150,21 +150,21 @@ def read_campaigns(path: Path) -> list[Campaign]:
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
-            found.append(Campaign(**json.loads(line)))
+            found.append(Sampling(**json.loads(line)))
         except (ValueError, TypeError) as error:
             raise InfrabenchError(f"{path}, line {number}: no campaign of a tool; remove the line: {error}") from error
     return found
 
 
-def judge(campaign: Campaign) -> Answer:
+def judge(campaign: Sampling) -> Finding:
     """Return what the tool's interval says of a campaign."""
     x, y = np.array(campaign.slower), np.array(campaign.same)
     ends = pairwise.paired_fieller(x, y) if campaign.tool == "infrabench" else welch(x, y)
     n, ratio = min(len(x), len(y)), float(x.mean() / y.mean())
-    return Answer(campaign.tool, campaign.effect, n, campaign.took_s, ratio, float(ends.low), float(ends.high))
+    return Finding(campaign.tool, campaign.effect, n, campaign.took_s, ratio, float(ends.low), float(ends.high))
 
 
-def table(answers: Sequence[Answer]) -> Iterator[str]:
+def table(answers: Sequence[Finding]) -> Iterator[str]:
     """Yield a row for each tool: how often it called a difference, with and without one, and its median half-width."""
     rates = "  ".join(f"{f'different at {100 * effect:g} %':22s}" for effect in EFFECTS)
     yield f"{'tool':17s}  {rates}  half-width     n  took   ratio at {100 * EFFECTS[-1]:g} %"
@@ -197,7 +197,7 @@ def _ask_version(tool: Peer) -> str:
     return done.stdout.decode("utf-8", "replace").split()[-1]
 
 
-def _run(folder: Path, key: Key, version: str, machine: str) -> Campaign:
+def _run(folder: Path, key: Key, version: str, machine: str) -> Sampling:
     """Run a campaign of a tool and return what is kept of it; times to the microsecond."""
     _, effect, name, seconds = key
     tool = TOOLS[name]
@@ -209,7 +209,7 @@ def _run(folder: Path, key: Key, version: str, machine: str) -> Campaign:
     samples = tool.run(folder, effect, seconds)
     took_s = round(time.monotonic() - begin, 3)
     slower, same = ([round(each, 6) for each in one] for one in samples)
-    return Campaign(*key, took_s, version, machine, slower, same)
+    return Sampling(*key, took_s, version, machine, slower, same)
 
 
 def _write_commands(folder: Path, share: float) -> None:

@@ -12,13 +12,13 @@ from scipy import stats
 
 from infrabench.core import DesignError, InfrabenchError
 from infrabench_selfcheck import peers
-from infrabench_selfcheck.peers import Answer
+from infrabench_selfcheck.peers import Finding
 
 SLOWER, SAME = [1.03, 1.01, 1.02], [1.0, 0.99, 1.01]
 
 
-def campaign(tool: str, effect: float, low: float, high: float) -> Answer:
-    return Answer(tool, effect, 30, 20.0, (low + high) / 2, low, high)
+def campaign(tool: str, effect: float, low: float, high: float) -> Finding:
+    return Finding(tool, effect, 30, 20.0, (low + high) / 2, low, high)
 
 
 @pytest.fixture
