@@ -212,6 +212,12 @@ def test_a_changed_record_is_refused_by_who_reads_records_alone(folder: Path) ->
         _ = SessionFolder(folder).records
 
 
+def test_a_trial_that_lost_its_record_is_damage_and_not_missing(folder: Path) -> None:
+    (folder / OWN / "trial.json").unlink()
+    with pytest.raises(LedgerError, match=rf"{OWN}/trial\.json is missing; restore it from a copy"):
+        _ = SessionFolder(folder).records
+
+
 def test_a_flipped_bit_anywhere_is_found(folder):
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         data = path.read_bytes()
