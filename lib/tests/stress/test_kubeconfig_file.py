@@ -127,7 +127,7 @@ def test_a_cluster_is_opened_by_its_kubeconfig_alone(tmp_path: Path, monkeypatch
         path = at(tmp_path, url)
         with open_site(path) as site:
             assert (site.name, site.kind) == name_and_kind(path)
-            assert site.facts["kubectl"][1:] == ["--kubeconfig", str(path), "--context", "me@east"]
+            assert site.facts["kubectl"][1:] == ["--kubeconfig", str(path), "--context=me@east"]
             assert site.facts["pod_image"] == "registry.example/tools:1"
             assert "secret" not in json.dumps(dict(site.facts))
             assert set(site.hosts) == {"server"}

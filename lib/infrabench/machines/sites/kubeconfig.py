@@ -85,7 +85,8 @@ def check_access(config: Kubeconfig, host: Host) -> tuple[str, ...]:
     Raises `SiteError` when there is no kubectl, the cluster does not answer (within seconds), or refuses its user what
     a study needs.
     """
-    command = (_program(), "--kubeconfig", str(config.path), "--context", config.context)
+    # One word: a context that is called as a word may be is told by what stands before it (see `private`).
+    command = (_program(), "--kubeconfig", str(config.path), f"--context={config.context}")
 
     def ask(*words: str) -> Result:
         return host.run((*command, *words, f"--request-timeout={ANSWER_S}s"), timeout_s=2 * ANSWER_S)
@@ -111,7 +112,10 @@ def check_access(config: Kubeconfig, host: Host) -> tuple[str, ...]:
 def private(config: Kubeconfig) -> dict[str, str]:
     """Return what no session may hold: where the cluster's API is, where the kubeconfig, and its context."""
     where = urlsplit(config.server).hostname or config.server
-    return {where: "API-SERVER", str(config.path): "KUBECONFIG", config.context: "CONTEXT"}
+    return {
+        where: "API-SERVER", str(config.path): "KUBECONFIG", config.context: "CONTEXT",
+        f"--context={config.context}": "--context=CONTEXT",
+    }  # fmt: skip
 
 
 def _entry(path: Path, data: Mapping[str, Any], kind: str, name: object, key: str) -> Mapping[str, Any]:
