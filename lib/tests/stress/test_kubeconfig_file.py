@@ -79,6 +79,7 @@ def test_two_clusters_of_one_name_are_two_sites(tmp_path: Path) -> None:
         ({"clusters": "east"}, "clusters has 0 entries"),
         ({"clusters": [*CONFIG["clusters"], *CONFIG["clusters"]]}, "clusters has 2 entries"),
         ({"clusters": [entry()]}, "has no server"),
+        ({"clusters": [entry(server="https://me:secret@[2001:db8::1:6443")]}, "server of cluster .* is no URL"),
         ({"clusters": [entry(server="https://x", **{"certificate-authority": "no"})]}, "authority 'no' cannot be read"),
     ],
 )  # fmt: skip

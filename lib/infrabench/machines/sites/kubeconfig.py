@@ -67,6 +67,10 @@ def read_context(path: Path, data: Mapping[str, Any]) -> Kubeconfig:
     server, authority, file = (entry.get(key) for key in ("server", *AUTHORITY))
     if not server or not isinstance(server, str) or not server.isprintable():
         raise SiteError(f"{path}: cluster {cluster[:LONGEST_NAME]!r} has no server")
+    try:
+        urlsplit(server)
+    except ValueError:  # which may say the user and password in it
+        raise SiteError(f"{path}: the server of cluster {cluster[:LONGEST_NAME]!r} is no URL") from None
     for key, said in zip(AUTHORITY, (authority, file), strict=True):
         if said is not None and not isinstance(said, str):
             raise SiteError(f"{path}: {key} of cluster {cluster[:LONGEST_NAME]!r} is no text")
