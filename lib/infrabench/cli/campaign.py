@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infrabench.cli.subcommands import Subparsers, add_command, add_group, add_sessions
-from infrabench.core import InfrabenchError
+from infrabench.core import DesignError, InfrabenchError
 
 if TYPE_CHECKING:
     from infrabench.experiment.campaign.engine import How
@@ -98,6 +98,8 @@ def compare(arguments: Namespace) -> Iterator[str]:
 def _check_sites(arguments: Namespace) -> tuple[Plan, How]:
     from infrabench.experiment.campaign import checks, engine, file
 
+    if arguments.at_once is not None and arguments.at_once < 1:
+        raise DesignError("--at-once is 1 or more")
     profile = getattr(arguments, "engine_profile", None)
     how = engine.How(arguments.executor, arguments.at_once or os.cpu_count() or 1, profile)
     return checks.check_all(file.read(Path(arguments.file)), arguments.executor, arguments.without), how

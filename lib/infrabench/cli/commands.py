@@ -274,7 +274,7 @@ def reproduce(arguments: Namespace) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as again:
         tables = sum(count for _, count in artifact.make_tables(Path(again)))
         yield from artifact.compare_tables(recorded, Path(again))
-    yield f"{tables} tables made again from raw output: every byte is as recorded"
+    yield f"{tables} tables made again from the recorded measurements: every byte is as recorded"
 
 
 def _wanted(arguments: Namespace) -> Design:

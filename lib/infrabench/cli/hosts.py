@@ -110,13 +110,18 @@ def prepare(arguments: Namespace) -> Iterator[str]:
             able = [each.host for each in ready if each.survey and "python3" not in each.survey.absent]
             with claims.claim_hosts(able, claims.make_holder("hosts prepare")):
                 done = apply.apply_plans(planned, _say)
-    if not done:
-        yield "dry run: nothing was changed" if arguments.dry_run else "nothing was changed"
-    yield from apply.render_results(done)
+    records = []  # all are written before a word is said: who reads it may stop reading
     for path, listed in hosts.items():
         prepared = [each for each in done if each.name in {host.name for host in listed}]
         if any(each.done for each in prepared):
-            yield str(apply.write_record(path, prepared, choice))
+            records.append(apply.write_record(path, prepared, choice))
+    if not done:
+        yield "dry run: nothing was changed" if arguments.dry_run else "nothing was changed"
+    yield from apply.render_results(done)
+    yield from map(str, records)
+    if ready and not done and not arguments.dry_run:
+        names = ", ".join(each.name for each in planned if each.commands or not each.ok)
+        raise SiteError(f"not ready: {names}; nothing was run, for nobody agreed (--yes)")
     if bad := [each.name for each in done or planned if not each.ok]:
         raise SiteError(f"not ready: {', '.join(bad)}. What each lacks is said above")
 

@@ -109,6 +109,8 @@ def verify(arguments: Namespace) -> Iterator[str]:
     names those that are not sound; of a single one it names everything that differs.
     """
     names = arguments.sessions or sorted([*catalogue.sessions(), *map(str, catalogue.foreign_folders())])
+    if not names:
+        raise DesignError(f"there is no session below {catalogue.home() / 'data'}: name some")
     bad = []
     for name in names:
         try:
@@ -149,6 +151,8 @@ def reparse(arguments: Namespace) -> Iterator[str]:
     from infrabench.experiment.execution.reparse import compare, write
 
     folder = catalogue.find(None, arguments.session)
+    if found := problems(folder):  # new sums would prove what is damaged
+        raise LedgerError(f"{folder} is damaged and is not written anew: {found[0]}. Restore it from a copy")
     checked = compare(folder)
     yield from (*checked.differences, *checked.new_metrics)
     yield str(write(folder, Path(arguments.destination)))

@@ -14,13 +14,14 @@ import shutil
 import stat
 import tarfile
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO, NamedTuple
 
 from infrabench.core import LedgerError, locks
 from infrabench.core.names import is_name
 from infrabench.ledger.files import LARGEST, LARGEST_FILE, SUMS, TMP, list_files, read_file, read_sums
+from infrabench.ledger.ledger import is_being_written
 from infrabench.ledger.records import BLOCKS, SESSION, parse_session, unlisted, verify
 from infrabench.ledger.session_folder import SessionFolder
 
@@ -42,8 +43,14 @@ class ArchiveMember(NamedTuple):
 def pack(folder: Path, archive: Path) -> Path:
     """Write the session `folder` into `archive` and return it.
 
-    Raises `LedgerError` when the session is damaged, or holds a file that its sums do not name.
+    Raises `LedgerError` when the session is damaged, holds a file that its sums do not name, or is being written, and
+    when the archive would be such a file.
     """
+    # Only its folder is followed: a link in place of the archive is replaced.
+    if Path(os.path.realpath(archive.parent)).is_relative_to(os.path.realpath(folder)):
+        raise LedgerError(f"{archive} would lie in the session: name another file")
+    if is_being_written(folder):  # its sums would soon name what the archive lacks
+        raise LedgerError(f"{folder} is being written by another run; wait until it has ended")
     SessionFolder(folder).finalize()
     found = [*verify(folder), *_unproved(folder)]
     if found:
@@ -69,8 +76,10 @@ def write(archive: Path, members: Iterable[ArchiveMember], mtime_s: int = 0) -> 
                 tar.addfile(info, io.BytesIO(member.data))
         os.replace(temporary, archive)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise LedgerError(f"{archive} cannot be written: {error.strerror}") from error
+    finally:  # also of an interrupt, and of a member that cannot be read
+        with suppress(OSError):
+            temporary.unlink()
     return archive
 
 

@@ -94,6 +94,8 @@ def session_name(path: Path) -> str:
 
 
 def _by_name(*places: str, study: str | None) -> dict[str, Path]:
+    if study and not is_name(study):  # it would be a pattern, or a path
+        raise DesignError(f"{study[:60]!r} cannot be the name of a study")
     paths, pattern = list[Path](), study or "[!.]*"
     for base in (home() / "data" / place for place in places):
         paths += sorted(path.parent for path in base.glob(f"{pattern}/[!.]*/{SESSION}"))  # a disk's own order is any

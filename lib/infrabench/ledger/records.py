@@ -306,8 +306,10 @@ def read_records(folder: Path, plan: Iterable[Trial]) -> Iterator[TrialRecord]:
     for name in sorted(_look(os.listdir, folder / "trials") or ()):
         own = folder / "trials" / name
         path = own / RECORD
-        if name.startswith(".") or _look(os.stat, path) is None:
+        if name.startswith("."):  # a trial gets its name when it is whole
             continue
+        if _look(os.stat, path) is None:
+            raise LedgerError(f"{path} is missing; restore it from a copy")
         content = read_file(folder, f"trials/{name}/{RECORD}")
         if os.path.lexists(own / SUMS):
             sums, _ = parse_sums(own / SUMS, read_file(folder, f"trials/{name}/{SUMS}"))

@@ -79,6 +79,7 @@ def test_two_clusters_of_one_name_are_two_sites(tmp_path: Path) -> None:
         ({"clusters": "east"}, "clusters has 0 entries"),
         ({"clusters": [*CONFIG["clusters"], *CONFIG["clusters"]]}, "clusters has 2 entries"),
         ({"clusters": [entry()]}, "has no server"),
+        ({"clusters": [entry(server="https://me:secret@[2001:db8::1:6443")]}, "server of cluster .* is no URL"),
         ({"clusters": [entry(server="https://x", **{"certificate-authority": "no"})]}, "authority 'no' cannot be read"),
     ],
 )  # fmt: skip
@@ -127,7 +128,7 @@ def test_a_cluster_is_opened_by_its_kubeconfig_alone(tmp_path: Path, monkeypatch
         path = at(tmp_path, url)
         with open_site(path) as site:
             assert (site.name, site.kind) == name_and_kind(path)
-            assert site.facts["kubectl"][1:] == ["--kubeconfig", str(path), "--context", "me@east"]
+            assert site.facts["kubectl"][1:] == ["--kubeconfig", str(path), "--context=me@east"]
             assert site.facts["pod_image"] == "registry.example/tools:1"
             assert "secret" not in json.dumps(dict(site.facts))
             assert set(site.hosts) == {"server"}

@@ -29,7 +29,7 @@ def write_session(folder: Path, **more: Any) -> Path:
     with SessionFolder(folder).opened(about, plan) as stored:
         for trial in plan:
             step = {"name": "tool", "argv": ["true"], "status": 0, "duration_s": 1.0, "started_s": 0.0}
-            step |= {"timed_out": False, "phase": "measure"}
+            step |= {"timed_out": False, "phase": "measure", "role": "server"}
             record = TrialRecord(
                 trial, "ok", "", "2026-01-01T00:00:00.000Z", 1.0, 0.5, (step,),
                 (Measurement("wall_s", 0.5, "s", "lower"),), {},

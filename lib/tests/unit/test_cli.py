@@ -81,6 +81,11 @@ def test_plan_prints_every_trial_in_order_and_what_they_cost(capsys):
         (["selfcheck", "overhead", "--blocks", "5"], "blocks must be at least 6, not 5"),
         (["selfcheck", "fidelity", "--site", "local", "--blocks", "1"], "blocks must be at least 2, not 1"),
         (["session", "verify", "no-such-session"], "unknown session 'no-such-session'"),
+        (["session", "verify"], "there is no session below "),
+        (["session", "history", "a**"], "'a**' cannot be the name of a study"),
+        (["session", "history", "/abs/path"], "'/abs/path' cannot be the name of a study"),
+        ([*PLAN[:3], "~nobody-here/own.yml"], "there is no profile file "),
+        (["run", *PLAN[1:], "--site", "~nobody-here/own.yml"], "unknown site '~nobody-here/own.yml'"),
         (["notebook", "run", "none.ipynb", "out.ipynb"], "there is no notebook none.ipynb"),
         (["report", "--out", "nowhere"], "no executed notebook in nowhere"),
         (["session", "pack", "x", "y.zip"], "is called NAME.tar.xz"),
@@ -294,6 +299,16 @@ def test_a_mended_parser_reads_an_old_session_again(capsys, site, monkeypatch, t
     assert "read again ok (value = " in out
     assert "fake-base: 4 ok" in call(capsys, "session", "list", str(tmp_path / "mended"))[1]
     assert call(capsys, "session", "verify", str(tmp_path / "mended"))[0] == 0
+
+
+def test_what_is_damaged_is_not_written_anew(capsys, site, tmp_path):
+    folder = recorded(capsys, site)
+    next(Path(folder).glob("trials/*/tool.stdout")).write_bytes(b"value=9\nend\n")
+    status, out, err = call(capsys, "session", "reparse", folder, str(tmp_path / "again"))
+    assert (status, out) == (1, "")
+    assert f"{folder} is damaged and is not written anew: " in err
+    assert "tool.stdout is damaged" in err
+    assert not (tmp_path / "again").exists()
 
 
 def test_an_interrupt_says_that_the_same_command_goes_on(capsys, site, monkeypatch):

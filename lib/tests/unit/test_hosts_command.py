@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,8 @@ import pytest
 import yaml
 
 from infrabench import cli
+from infrabench.machines.sites.prepare import apply
+from infrabench.machines.sites.prepare.plan import Command, HostPlan
 
 DEAD = {"address": "127.0.0.1", "port": 1}
 NEEDS_NO_IMAGE = ("--systems", "docker", "--workloads", "iozone")
@@ -72,3 +77,53 @@ def test_where_no_record_can_be_written_nothing_is_begun(
     monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere
     assert cli.main(["hosts", "prepare", path, *NEEDS_NO_IMAGE, "--yes"]) == 1
     assert "no record can be written there" in capsys.readouterr().err
+
+
+@pytest.fixture
+def pending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each host has a command to run, which goes well."""
+
+    def make_plans(hosts: list[HostPlan]) -> list[HostPlan]:
+        return [replace(each, commands=(Command(("true",)),)) for each in hosts]
+
+    def apply_plans(planned: list[HostPlan], say: Callable[[str], None]) -> list[HostPlan]:
+        return [replace(each, done=each.commands) for each in planned]
+
+    monkeypatch.setattr(apply, "make_plans", make_plans)
+    monkeypatch.setattr(apply, "apply_plans", apply_plans)
+
+
+@pytest.mark.usefixtures("pending")
+def test_what_was_done_is_written_down_before_a_word_of_it_is_said(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who reads the words may stop reading."""
+    one, two = _inventory(tmp_path, "one"), _inventory(tmp_path, "two", server={"address": "127.0.0.1", "port": 2})
+
+    def render_results(done: list[HostPlan]) -> Iterator[str]:
+        yield f"written: {sorted(path.name.split('.')[0] for path in tmp_path.glob('*.prepared-*.json'))}"
+
+    monkeypatch.setattr(apply, "render_results", render_results)
+    assert cli.main(["hosts", "prepare", one, two, *NEEDS_NO_IMAGE, "--yes"]) == 0
+    assert "written: ['one', 'two']" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("pending")
+@pytest.mark.parametrize(
+    ("answer", "more", "status", "told"),
+    [
+        ("", [], 1, "infrabench: not ready: server; nothing was run, for nobody agreed (--yes)"),
+        ("n\n", [], 1, "infrabench: not ready: server; nothing was run, for nobody agreed (--yes)"),
+        ("", ["--dry-run"], 0, ""),
+        ("y\n", [], 0, ""),
+    ],
+)
+def test_hosts_that_nobody_agreed_to_change_are_not_ready(
+    answer: str, more: list[str], status: int, told: str, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    assert cli.main(["hosts", "prepare", _inventory(tmp_path, "one"), *NEEDS_NO_IMAGE, *more]) == status
+    said = capsys.readouterr()
+    assert told in said.err
+    assert ("nothing was changed" in said.out) == (answer != "y\n")
+    assert bool(list(tmp_path.glob("*.json"))) == (answer == "y\n")

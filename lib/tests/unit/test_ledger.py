@@ -10,7 +10,7 @@ import subprocess
 import tarfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -212,6 +212,12 @@ def test_a_changed_record_is_refused_by_who_reads_records_alone(folder: Path) ->
         _ = SessionFolder(folder).records
 
 
+def test_a_trial_that_lost_its_record_is_damage_and_not_missing(folder: Path) -> None:
+    (folder / OWN / "trial.json").unlink()
+    with pytest.raises(LedgerError, match=rf"{OWN}/trial\.json is missing; restore it from a copy"):
+        _ = SessionFolder(folder).records
+
+
 def test_a_flipped_bit_anywhere_is_found(folder):
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         data = path.read_bytes()
@@ -319,6 +325,41 @@ def test_an_archive_leaves_out_what_is_half_written(folder, tmp_path):
     (folder / "trials" / (records.TMP + "x") / "trial.json").write_text("{")
     with tarfile.open(archive.pack(folder, tmp_path / "a.tar.xz")) as tar:
         assert not [name for name in tar.getnames() if records.TMP in name]
+
+
+@pytest.mark.parametrize("name", ["x.tar.xz", "trials/x.tar.xz", "more/x.tar.xz", "../link/x.tar.xz"])
+def test_no_archive_is_written_into_its_session(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (folder.parent / "link").symlink_to(folder)
+    monkeypatch.chdir(folder)
+    with pytest.raises(LedgerError, match=f"{name} would lie in the session: name another file"):
+        archive.pack(Path("."), Path(name))
+    assert records.verify(folder) == []
+    assert archive.pack(Path("."), Path("../x.tar.xz")).is_file()
+
+
+def test_a_session_that_is_being_written_is_not_packed(folder: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "one.tar.xz"
+    with SessionFolder(folder).opened(SESSION, PLAN) as stored:
+        with pytest.raises(LedgerError, match="is being written by another run"):
+            archive.pack(folder, packed)
+        assert not packed.exists()
+        stored.append_trial(record(3), BLOBS)
+    assert records.recorded(archive.unpack(archive.pack(folder, packed), tmp_path / "there")) == stored.recorded()
+
+
+@pytest.mark.parametrize("error", [LedgerError("unreadable"), KeyboardInterrupt(), OSError(errno.ENOSPC, "full")])
+def test_no_half_of_an_archive_stays_whatever_ends_it(tmp_path: Path, error: BaseException) -> None:
+    def members() -> Iterator[archive.ArchiveMember]:
+        yield archive.ArchiveMember("s/a", b"a")
+        raise error
+
+    (tmp_path / "a.tar.xz").write_text("an earlier one")
+    with pytest.raises(LedgerError if isinstance(error, OSError) else type(error)):
+        archive.write(tmp_path / "a.tar.xz", members())
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tar.xz"]
+    assert (tmp_path / "a.tar.xz").read_text() == "an earlier one"
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import string
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address
 from itertools import product
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -13,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infrabench.core import Result
-from infrabench.machines.sites import redaction
+from infrabench.machines.sites import kubeconfig, redaction
+from infrabench.machines.sites.kubeconfig import Kubeconfig
 
 PRIVATE = {
     "192.0.2.1": "server", "192.0.2.10": "client", "db1.example.org": "server", "2001:db8::7": "client",
@@ -134,6 +137,18 @@ def test_credentials_go_by_their_shape(said: str, kept: str) -> None:
 )
 def test_what_only_looks_like_a_credential_stays(said: str) -> None:
     assert redaction.text(said, PRIVATE) == said
+
+
+@pytest.mark.parametrize("context", ["minikube", "me@east", "web"])
+def test_a_context_is_not_told_whatever_it_is_called(context: str) -> None:
+    """Alone, one that is called as a word may be would rewrite every mention of that word."""
+    private = kubeconfig.private(Kubeconfig(Path("/home/me/.kube/config"), "east", context, "https://192.0.2.1:6443"))
+    argv = ("kubectl", "--kubeconfig", "/home/me/.kube/config", f"--context={context}", "get", "web")
+    said = f"{shlex.join(argv)}: dial 192.0.2.1; --context={context}-2".encode()
+    found = redaction.result(Result(argv, 1, said, b"", 1.0, 2.0), private)
+    told = ("kubectl", "--kubeconfig", "KUBECONFIG", "--context=CONTEXT", "get", "web")
+    assert found.argv == told
+    assert found.stdout == f"{shlex.join(told)}: dial API-SERVER; --context={context}-2".encode()
 
 
 def test_of_texts_that_begin_alike_the_longest_is_replaced_whole() -> None:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from infrabench.core import CommandFailed, Host, NotRunnable, SiteError
-from infrabench.machines.sites.inventory import Inventory, Teams, open_hosts
+from infrabench.machines.sites.inventory import Inventory, Teams, open_hosts, private
 from infrabench.machines.sites.site import check_range, name_and_kind, open_site, read_file
 from tests.support.cluster_fakes import Scripted
 from tests.support.scripts import write_program
@@ -100,6 +100,38 @@ def test_a_faulty_inventory_is_refused_by_name(tmp_path: Path, old: str, new: st
 def test_what_is_no_inventory_at_all_is_told(tmp_path: Path, text: str) -> None:
     with pytest.raises(SiteError, match=r"neither an inventory .* nor a kubeconfig"):
         read_file(_written(tmp_path, text))
+
+
+def test_a_gateway_that_is_called_as_a_host_is_private_too(tmp_path: Path) -> None:
+    text = GOOD.replace("bastion", "server")
+    assert private(_inventory(tmp_path, text)) == {
+        "198.51.100.7": "server", "192.0.2.10": "server", "192.0.2.11": "client",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"key": "~nobody-here/id"}, "the key file ~nobody-here/id cannot be read"),
+        ({}, "the known-hosts file ~nobody-here/known cannot be read"),
+    ],
+)
+def test_a_file_in_nobodys_home_is_not_there(tmp_path: Path, more: dict[str, str], told: str) -> None:
+    hosts = {"server": {"address": "127.0.0.1", "port": 1, **more}}
+    path = _written(tmp_path, yaml.safe_dump({"name": "x", "known_hosts": "~nobody-here/known", "hosts": hosts}))
+    with pytest.raises(SiteError, match=told), open_site(path):
+        pass
+
+
+def test_a_server_that_is_no_url_is_refused(tmp_path: Path) -> None:
+    config = {
+        "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "east"}}],
+        "clusters": [{"name": "east", "cluster": {"server": "https://me:secret@[2001:db8::1:6443"}}],
+    }  # fmt: skip
+    path = _written(tmp_path, yaml.safe_dump(config))
+    with pytest.raises(SiteError, match=f"{path}: the server of cluster 'east' is no URL") as error:
+        read_file(path)
+    assert "secret" not in str(error.value)
 
 
 @pytest.fixture

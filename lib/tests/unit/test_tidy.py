@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -173,8 +174,8 @@ def test_an_absent_folder_is_named(tmp_path: Path) -> None:
 
 def test_an_empty_session_is_an_empty_typed_table(tmp_path: Path) -> None:
     folder = write_session(tmp_path / "s", blocks=1)
-    for path in (folder / "trials").glob("*/trial.json"):
-        path.unlink()
+    for path in (folder / "trials").iterdir():
+        shutil.rmtree(path)
     table = tidy(folder)
     assert len(table) == 0
     assert {name: str(dtype) for name, dtype in table.dtypes.items()} == DTYPES

@@ -20,6 +20,7 @@ others would be load on it, for this machine steers them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -236,7 +237,7 @@ def _site(campaign: Campaign, label: str, place: Place, executor: Executor) -> S
         return Site(label, place.target, place.target, place.target, place.slurm, here)
     if place.target == "auto":
         raise SiteError("a campaign says which sites it means: lab, local, or a file, not auto")
-    path = Path(place.target).expanduser()
+    path = Path(os.path.expanduser(place.target))  # Path's own raises for a user who is not known
     path = (path if path.is_absolute() else campaign.path.parent / path).resolve()
     read = site_files.read_file(path)
     kind = "inventory" if isinstance(read, Inventory) else "kubeconfig"

@@ -65,6 +65,6 @@ def cancel(campaign: str) -> list[str]:
     rows = [line.split(None, 1) for line in result.stdout.decode("utf-8", "replace").splitlines()]
     ours = re.compile(re.escape(job_prefix(campaign)) + RUN)
     found = [number for number, name in (row for row in rows if len(row) == 2) if ours.fullmatch(name.strip())]
-    if found:
-        here.run(("scancel", *found), timeout_s=ASK_S)
+    if found and not (gone := here.run(("scancel", *found), timeout_s=ASK_S)).ok:
+        raise SiteError(f"jobs of an earlier start cannot be cancelled: scancel {gone.ending}: {', '.join(found)}")
     return found

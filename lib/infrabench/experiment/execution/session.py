@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
@@ -67,7 +68,7 @@ def resolve(request: Request, study: Study | None = None) -> Design:
     if isinstance(request.profile, str) and request.profile.endswith((".yml", ".yaml")):
         from infrabench.experiment.design import profile_file  # pydantic is loaded for this alone
 
-        path = Path(request.profile).expanduser()
+        path = Path(os.path.expanduser(request.profile))  # Path's own raises for a user who is not known
         path = path if path.is_file() else catalogue.home() / path
         name, profile = profile_file.read_profile(path, study, lambda workload: registry.workload(workload).PARAMS)
         study = replace(study, profiles={**study.profiles, name: profile})

@@ -129,17 +129,23 @@ def parse_inventory(path: Path, data: object) -> Inventory:
 
 def private(inventory: Inventory) -> dict[str, str]:
     """Return every address that the inventory names, and whose it is: what no session may hold."""
-    return {machine.address: name for name, machine in (inventory.gateways | inventory.machines()).items()}
+    tables = (inventory.gateways, inventory.machines())  # a gateway may be called as a host is
+    return {machine.address: name for table in tables for name, machine in table.items()}
+
+
+def _expand(path: Path) -> Path:
+    """Return a path without its ~; one of a user who is not known stays as it is, and is not there."""
+    return Path(os.path.expanduser(path))
 
 
 @contextmanager
 def open_hosts(inventory: Inventory, machines: Mapping[str, Machine]) -> Iterator[dict[str, SSHHost]]:
     """Yield a host for each of the machines, by name, connected when it is first used; they end with the context."""
-    known = inventory.known_hosts.expanduser() if inventory.known_hosts else None
+    known = _expand(inventory.known_hosts) if inventory.known_hosts else None
     with ExitStack() as stack:
 
         def open_host(name: str, each: Gateway, gateway: SSHHost | None = None, sudo: bool = False) -> SSHHost:
-            key = each.key.expanduser() if each.key else None
+            key = _expand(each.key) if each.key else None
             if key is not None and not os.access(key, os.R_OK):
                 raise SiteError(f"{name}: the key file {each.key} cannot be read. Name another under key")
             if key is not None and (mode := key.stat().st_mode & 0o777) & 0o077:

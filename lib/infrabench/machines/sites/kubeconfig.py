@@ -67,6 +67,10 @@ def read_context(path: Path, data: Mapping[str, Any]) -> Kubeconfig:
     server, authority, file = (entry.get(key) for key in ("server", *AUTHORITY))
     if not server or not isinstance(server, str) or not server.isprintable():
         raise SiteError(f"{path}: cluster {cluster[:LONGEST_NAME]!r} has no server")
+    try:
+        urlsplit(server)
+    except ValueError:  # which may say the user and password in it
+        raise SiteError(f"{path}: the server of cluster {cluster[:LONGEST_NAME]!r} is no URL") from None
     for key, said in zip(AUTHORITY, (authority, file), strict=True):
         if said is not None and not isinstance(said, str):
             raise SiteError(f"{path}: {key} of cluster {cluster[:LONGEST_NAME]!r} is no text")
@@ -85,7 +89,8 @@ def check_access(config: Kubeconfig, host: Host) -> tuple[str, ...]:
     Raises `SiteError` when there is no kubectl, the cluster does not answer (within seconds), or refuses its user what
     a study needs.
     """
-    command = (_program(), "--kubeconfig", str(config.path), "--context", config.context)
+    # One word: a context that is called as a word may be is told by what stands before it (see `private`).
+    command = (_program(), "--kubeconfig", str(config.path), f"--context={config.context}")
 
     def ask(*words: str) -> Result:
         return host.run((*command, *words, f"--request-timeout={ANSWER_S}s"), timeout_s=2 * ANSWER_S)
@@ -111,7 +116,10 @@ def check_access(config: Kubeconfig, host: Host) -> tuple[str, ...]:
 def private(config: Kubeconfig) -> dict[str, str]:
     """Return what no session may hold: where the cluster's API is, where the kubeconfig, and its context."""
     where = urlsplit(config.server).hostname or config.server
-    return {where: "API-SERVER", str(config.path): "KUBECONFIG", config.context: "CONTEXT"}
+    return {
+        where: "API-SERVER", str(config.path): "KUBECONFIG", config.context: "CONTEXT",
+        f"--context={config.context}": "--context=CONTEXT",
+    }  # fmt: skip
 
 
 def _entry(path: Path, data: Mapping[str, Any], kind: str, name: object, key: str) -> Mapping[str, Any]:

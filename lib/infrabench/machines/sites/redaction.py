@@ -3,11 +3,11 @@
 Sessions, notebooks and archives are made to be given on. Who made them keeps the inventory, which says what ``server``
 stands for; everybody else learns what was measured, not where it can be reached. `private` maps such texts to names.
 
-Only texts that cannot be mistaken for a word are replaced (they have a dot, a colon, a slash or an @): a host that is
-called ``web`` in the inventory would otherwise rewrite every mention of the workload. Capitals make no difference, an
-address of IPv6 is known in each of its forms, and so are names that clouds and reverse zones make of an address
-(``ip-192-0-2-1``, ``192.0.2.1.static.example.org``, ``1.2.0.192.in-addr.arpa``, ``host192_000_002_001``). Loopback
-addresses hide nothing.
+Only texts that cannot be mistaken for a word are replaced (they have a dot, a colon, a slash, an @ or an equals sign):
+a host that is called ``web`` in the inventory would otherwise rewrite every mention of the workload. Capitals make no
+difference, an address of IPv6 is known in each of its forms, and so are names that clouds and reverse zones make of an
+address (``ip-192-0-2-1``, ``192.0.2.1.static.example.org``, ``1.2.0.192.in-addr.arpa``, ``host192_000_002_001``).
+Loopback addresses hide nothing.
 
 Credentials that can be told by their shape go whoever's they are: user and password in a URL, a private key in PEM,
 the headers Authorization and Cookie of HTTP, and what a URL's query calls a token, key, password or signature.
@@ -139,7 +139,7 @@ def _known(private: tuple[tuple[str, str], ...]) -> _Known:
     names: dict[bytes, tuple[bytes, re.Pattern[bytes]]] = {}
     ipv4, ipv6 = {}, {}
     for secret, name in private:
-        if secret in LOOPBACK or not any(sign in secret for sign in ".:/@"):
+        if secret in LOOPBACK or not any(sign in secret for sign in ".:/@="):
             continue
         instead = name.encode()
         names[secret.encode().lower()] = instead, _alone(secret, r"(?!\.[0-9A-Za-z])")

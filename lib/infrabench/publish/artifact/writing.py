@@ -228,6 +228,8 @@ def _difference(then: bytes | None, now: bytes | None) -> str:
         return "is only there now" if then is None else "is not made any more"
     if then == now:
         return ""
-    lines = zip(then.decode().splitlines(), now.decode().splitlines(), strict=False)
+    # A byte that is no text was damaged: it is shown, so that it is found to differ.
+    texts = (data.decode("utf-8", "backslashreplace").splitlines() for data in (then, now))
+    lines = zip(*texts, strict=False)
     number, (old, new) = next(((i, pair) for i, pair in enumerate(lines, 1) if pair[0] != pair[1]), (0, ("", "")))
     return f"line {number}: recorded {old[:200]!r}, now {new[:200]!r}" if number else "more or fewer lines"

@@ -28,8 +28,8 @@ from infrabench.core import InfrabenchError, LedgerError
 from infrabench.core.names import file_name
 from infrabench.experiment.provenance import labels
 from infrabench.ledger import archive, catalogue
-from infrabench.ledger.files import SUMS, list_files
-from infrabench.ledger.records import RECORD
+from infrabench.ledger.files import SUMS, list_files, read_file
+from infrabench.ledger.records import RECORD, recorded
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.publish.report.answers import make_anchor
 from infrabench.publish.report.executed import Executed, Hide
@@ -210,6 +210,8 @@ class Shelf:
             return Data(session, (), "not on this machine, so its data are not here")
         try:
             folder = catalogue.find(None, session)
+            if foreign := list_files(folder)[1]:  # a stranger's may have a link to a file of this user's in it
+                raise LedgerError(foreign[0])
             log.info("data of %s", session)
             opened = open_session(folder)
             links = self._numbers(session, opened)
@@ -251,8 +253,8 @@ class Shelf:
 
     def _keep_trials(self, session: str, folder: Path) -> dict[str, str]:
         """Keep the raw output of a session's trials where it is small or asked for; return its address by trial."""
-        trials = [path for path in (folder / "trials").iterdir() if path.is_dir() and (path / RECORD).is_file()]
-        size = sum(output.stat().st_size for path in trials for output in list_outputs(path))
+        trials = [folder / "trials" / name for name in sorted(recorded(folder)) if not name.startswith(".")]
+        size = sum(output.lstat().st_size for path in trials for output in list_outputs(path))
         self._outputs += size
         if not self._raw and self._outputs > PACKED:
             return {}
@@ -335,7 +337,7 @@ def make_tables(session: str, opened: Session, outputs: Mapping[str, str]) -> It
 
 def render_trial(session: str, trial: Path) -> str:
     """Return a trial as text: what was run, how it ended, its measurements, and what the tool wrote."""
-    record = json.loads((trial / RECORD).read_text(encoding="utf-8"))
+    record = json.loads(read_file(trial.parent, f"{trial.name}/{RECORD}"))
     of = record["trial"]
     lines = [
         f"Trial {of['id']} of session {session}",
@@ -345,11 +347,14 @@ def render_trial(session: str, trial: Path) -> str:
         *(f"{each['metric']} = {each['value']!r} {each['unit']}" for each in record["measurements"]),
     ]
     for step in record.get("steps", []):
-        end = "timed out" if step["timed_out"] else f"status {step['status']}, {step['duration_s']:.3f} s"
-        lines += [RULE, f"step {step['name']}, {step['phase']}, at {step['role']}: {end}"]
-        lines.append(" ".join(map(json.dumps, step["argv"])))
+        try:
+            end = "timed out" if step["timed_out"] else f"status {step['status']}, {step['duration_s']:.3f} s"
+            lines += [RULE, f"step {step['name']}, {step['phase']}, at {step['role']}: {end}"]
+            lines.append(" ".join(map(json.dumps, step["argv"])))
+        except (KeyError, TypeError, ValueError) as error:
+            raise LedgerError(f"{trial / RECORD} does not have the fields of a step: {error}") from error
     for path in list_outputs(trial):
-        data = path.read_bytes()
+        data = read_file(trial.parent, f"{trial.name}/{path.name}")
         more = f", the first {LONGEST} of them" if len(data) > LONGEST else ""
         lines += [RULE, f"{path.name}: {len(data)} bytes{more}", data[:LONGEST].decode("utf-8", "replace")]
     return "\n".join(lines) + "\n"

@@ -31,6 +31,7 @@ from infrabench.ledger.files import list_files
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import start_page
 from infrabench.publish import latex
+from infrabench.publish.report import files
 from tests.stress.torture import strangers
 from tests.support.analysis_fixtures import read_table
 from tests.support.stored_sessions import reseal, write_session
@@ -60,6 +61,13 @@ def snapshot(folder: Path) -> dict[str, object]:
     return {str(path): path.lstat().st_mtime_ns for path in folder.rglob("*") if not path.is_dir()}
 
 
+def publish(folder: Path, out: Path) -> None:
+    """Put the data of a session into a report."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(catalogue, "sessions", lambda study=None: {"s": folder})
+        files.Shelf(out / "report").data("s")
+
+
 USES: tuple[Callable[[Path, Path], object], ...] = (
     lambda folder, _out: records.read_session(folder),
     lambda folder, _out: session_data.open_session(folder),
@@ -69,6 +77,7 @@ USES: tuple[Callable[[Path, Path], object], ...] = (
     lambda folder, out: reparse.write(folder, out / "again"),
     lambda folder, _out: (labels.of(folder), runs.read_state(folder), list(commands.describe_state(folder))),
     lambda folder, _out: comparability.differences(folder, folder),
+    publish,
 )
 
 

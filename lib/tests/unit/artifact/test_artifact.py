@@ -105,6 +105,14 @@ def test_a_single_changed_digit_is_found_and_named(made: Made, tmp_path: Path) -
         list(writing.compare_tables(results, made.unpacked / "results"))
 
 
+def test_a_byte_that_is_no_text_is_found_and_shown(tmp_path: Path) -> None:
+    for name, byte in (("then", b"\xfe"), ("now", b"\xff")):
+        (tmp_path / name / "s/tables").mkdir(parents=True)
+        (tmp_path / name / "s/tables/a.csv").write_bytes(b"n\n1" + byte + b"\n")
+    with pytest.raises(InfrabenchError, match=r"a\.csv: line 2: recorded '1\\\\xfe', now '1\\\\xff'"):
+        list(writing.compare_tables(tmp_path / "then", tmp_path / "now"))
+
+
 def test_the_same_commit_gives_the_same_bytes(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(catalogue.VARIABLE, str(made.root))
     os.utime(made.root / "README.md", (1, 1))

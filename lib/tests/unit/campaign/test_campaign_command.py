@@ -72,6 +72,22 @@ def test_what_is_refused_exits_2_with_everything_that_is_wrong(
     assert "unknown site" in err
 
 
+@pytest.mark.parametrize("most", ["0", "-1"])
+def test_fewer_than_one_site_at_a_time_is_refused(
+    written: Written, capsys: pytest.CaptureFixture[str], most: str
+) -> None:
+    status, out, err = call(capsys, "plan", str(written(GOOD).path), "--at-once", most)
+    assert (status, out) == (2, "")
+    assert "--at-once is 1 or more" in err
+
+
+def test_a_site_in_nobodys_home_is_unknown(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = call(capsys, "plan", str(written(GOOD.replace("local", "~nobody-here/x.yml")).path))
+    assert (status, out) == (2, "")
+    assert "unknown site" in err
+    assert "~nobody-here/x.yml" in err
+
+
 def test_a_system_that_a_site_cannot_run_is_named_with_its_reason(home: Path, written: Written) -> None:
     planned = checks.read_plan(written(GOOD))
     (job,) = planned.jobs

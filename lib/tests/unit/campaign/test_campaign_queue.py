@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infrabench.core import Result
+from infrabench.core import Result, SiteError
 from infrabench.experiment.campaign import slurm
 from infrabench.ledger import catalogue
 from infrabench_platforms.lab import images, node_groups, nodes
@@ -49,3 +49,16 @@ def test_jobs_of_another_checkout_are_left_in_the_queue(tmp_path: Path, monkeypa
             queue.append(f"{len(queue)} {prefixes[-1]}_0b7e4c3a-1111-4222-8333-444455556666\n")
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,50}", each) for each in prefixes)
     assert (slurm.cancel("c"), cancelled) == (["2"], ["2"])
+
+
+def test_jobs_that_cannot_be_cancelled_stop_the_next_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Queue:
+        def __init__(self, environment: object) -> None: ...
+
+        def run(self, argv: tuple[str, ...], **more: Any) -> Result:
+            jobs = "".join(f"{n} {slurm.job_prefix('c')}_0b7e4c3a-1111-4222-8333-444455556666\n" for n in (7, 8))
+            return Result(argv, int(argv[0] == "scancel"), jobs.encode(), b"", 0.0, 0.0)
+
+    monkeypatch.setattr(slurm, "LocalHost", Queue)
+    with pytest.raises(SiteError, match=r"an earlier start cannot be cancelled: scancel exited with 1: 7, 8$"):
+        slurm.cancel("c")

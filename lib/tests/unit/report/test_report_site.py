@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import html
+import os
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -14,7 +16,7 @@ import pytest
 from infrabench import cli
 from infrabench.analysis import session_data
 from infrabench.analysis.tidy import tidy
-from infrabench.core import InfrabenchError
+from infrabench.core import InfrabenchError, LedgerError
 from infrabench.ledger.archive import unpack
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.publish.report import files, report
@@ -267,6 +269,31 @@ def test_data_are_packed_where_they_are_small_or_asked_for(tmp_path: Path, monke
     monkeypatch.setattr(files, "PACKED", 0)
     assert [link.title for link in files.Shelf(tmp_path / "small").data("s0").links] == ["CSV", *plain]
     assert "archive" in [link.title for link in files.Shelf(tmp_path / "raw", raw=True).data("s3").links]
+
+
+@pytest.mark.parametrize(
+    "plant", [lambda place, secret: place.symlink_to(secret), lambda place, _: os.mkfifo(place)], ids=["link", "pipe"]
+)
+def test_what_a_session_has_behind_a_link_or_pipe_is_not_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plant: Callable[[Path, Path], object]
+) -> None:
+    monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
+    folder, secret = session(tmp_path / "data/runs/containers/s"), tmp_path / "secret"
+    secret.write_text(TOKEN)
+    half, place = folder / "trials/.tmp-1/x.stdout", min((folder / "trials").iterdir()) / "x.stdout"
+    half.parent.mkdir()
+    (half.parent / "trial.json").write_bytes((place.parent / "trial.json").read_bytes())
+    plant(half, secret)
+    assert files.Shelf(tmp_path / "site").data("s").blocks
+    plant(place, secret)
+    found = files.Shelf(tmp_path / "site").data("s")
+    assert found.links == found.blocks == ()
+    assert found.note.startswith(f"cannot be read: {place} is no plain file")
+    with pytest.raises(LedgerError, match="it is no plain file"):
+        files.render_trial("s", place.parent)
+    published = [path for path in (tmp_path / "site").rglob("*") if path.is_file()]
+    assert published
+    assert not any(TOKEN.encode() in path.read_bytes() for path in published)
 
 
 def test_the_command_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
