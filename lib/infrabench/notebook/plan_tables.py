@@ -186,24 +186,39 @@ def _of_primary(planned: pd.DataFrame, data: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _costs_s(table: pd.DataFrame) -> tuple[float, float]:
-    """Return the wall time of one block, and of making the systems ready between two deployments of a session."""
+    """Return the wall time of one block, and of making the systems ready between two deployments of a session.
+
+    A deployment that was interrupted is discarded whole, and a pause is beside it: neither says what one costs.
+    """
     trials = _timed_trials(table)
-    parts = trials.groupby(["session", "deployment"]).agg(
-        begin=("start", "min"), end=("end", "max"), blocks=("block", "nunique")
+    parts = (
+        trials.assign(whole=trials["state"] != "discarded")
+        .groupby(["session", "deployment"])
+        .agg(begin=("start", "min"), end=("end", "max"), blocks=("block", "nunique"), whole=("whole", "all"))
+        .sort_values(["session", "begin"])
     )
-    parts = parts.sort_values(["session", "begin"])
+    parts.loc[~parts["whole"], ["begin", "end"]] = pd.NaT
     inside = ((parts["end"] - parts["begin"]).dt.total_seconds() / parts["blocks"]).mean()
     gaps = parts["begin"] - parts.groupby("session")["end"].shift()
     return float(inside), float(gaps.dt.total_seconds().mean())
 
 
 def _pace_s(table: pd.DataFrame) -> float:
-    """Return the wall time of one block, or of one deployment with its blocks when there are several."""
+    """Return the wall time of one block, or of making a deployment ready and of its blocks where there are several.
+
+    A block that a shared-out time has added holds one case: only those with all cases say what a block takes.
+    """
     trials = _timed_trials(table)
+    trials = trials[trials["state"] != "discarded"]
     several = trials[["session", "deployment"]].drop_duplicates().shape[0] > 1
-    parts = trials.groupby(["session", "deployment"] if several else ["session", "block"])
-    length = (parts["start"].max() - parts["start"].min()).dt.total_seconds() + parts["duration_s"].last()
-    return float(length.mean())
+    unit = ["session", "deployment" if several else "block"]
+    parts = trials.groupby(unit)
+    length_s = (parts["start"].max() - parts["start"].min()).dt.total_seconds() + parts["duration_s"].last()
+    if several:
+        ready_s = _costs_s(table)[1]
+        return float(length_s.mean() + (ready_s if np.isfinite(ready_s) else 0.0))
+    cases = trials.drop_duplicates([*unit, *CASE]).groupby(unit).size()
+    return float(length_s[cases == cases.max()].mean())
 
 
 def _timed_trials(table: pd.DataFrame) -> pd.DataFrame:

@@ -299,8 +299,8 @@ def plan_from_pilot(
     """Return how many blocks the campaign needs, one row per cell or contrast, quantity and target.
 
     `table`: of a pilot, two blocks or more; `margins`: where there is none, there is no verdict; `targets`: relative
-    half-widths of the 95 % intervals wished for; `seconds`: wall time of one block of all systems and cases, of one
-    deployment with its blocks when the pilot has several.
+    half-widths of the 95 % intervals wished for; `seconds`: wall time of one block of all systems and cases, of
+    making one deployment ready and of its blocks when the pilot has several.
 
     Columns `PILOT`. ``quantity``: "mean" (interval of a system's mean within +- ``target``), "ratio" (interval of its
     ratio to the baseline within +- ``target``), "verdict" (no outcome is inconclusive at the margin ``target``);
