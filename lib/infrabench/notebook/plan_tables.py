@@ -6,6 +6,7 @@ A time that is shared out: what it was expected to decide, what it did not, and 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -80,19 +81,23 @@ def power_summary(wanted: Design) -> str:
     """Return what `wanted` can show, whatever its values will be: detectable difference and margin of equivalence.
 
     In units of the standard deviation of the paired log ratios, at 80 % power; and the largest such spread at which
-    equal systems are shown equivalent within the study's default margin.
+    equal systems are shown equivalent within the study's default margin. A claim of equivalence has to hold within its
+    family, all systems and scenarios of a workload: it is taken at the first step of Holm over the largest one.
     """
-    anew, contrasted = wanted.deployments > 1, max(len(wanted.systems) - 1, 1)
+    scenarios = max(Counter(case.workload for case in wanted.cases).values(), default=1)
+    anew, contrasted = wanted.deployments > 1, max(len(wanted.systems) - 1, 1) * scenarios
     n, unit = (wanted.deployments, "deployments") if anew else (wanted.blocks, "blocks")
     if n < 2:
         return f"n = {n} ({unit[:-1]}): no interval and no test; take at least 2, better 30."
     one, holm = (float(detectable(1.0, n, alpha=ALPHA / k)) for k in (1, contrasted))
-    within = float(equivalence_margin(1.0, n))
+    within = float(equivalence_margin(1.0, n, alpha=ALPHA / contrasted))
     margin = session.study_of(wanted).margins.get("")
     text = (
         f"n = {n} {unit}, paired: a difference of {one:.2f} SD of the log ratios is found with 80 % power"
         + (f" ({holm:.2f} with Holm over {contrasted} contrasts)" if contrasted > 1 else "")
-        + f"; equal systems are shown equivalent, with 80 % power, within {within:.2f} SD"
+        + "; equal systems are shown equivalent, with 80 % power"
+        + (" and Holm over as many" if contrasted > 1 else "")
+        + f", within {within:.2f} SD"
     )
     if margin is None:
         return f"{text}."

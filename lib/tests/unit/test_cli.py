@@ -59,6 +59,7 @@ def test_plan_prints_every_trial_in_order_and_what_they_cost(capsys):
     assert "8 trials in 2 blocks" in lines[-2]
     assert "MiB" in lines[-2]
     assert lines[-1].startswith("n = 2 blocks, paired: a difference of 11.55 SD of the log ratios is found with 80 %")
+    assert "with Holm over 2 contrasts" in lines[-1]  # two scenarios of one workload
 
 
 @pytest.mark.parametrize(

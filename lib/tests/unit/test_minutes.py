@@ -300,6 +300,15 @@ def test_what_stands_beside_interrupted_deployments_alone_has_no_known_cost() ->
     assert pace_s(table) == 2 * 60
 
 
+def test_what_a_plan_can_show_holds_within_the_largest_family() -> None:
+    said = plan_tables.power_summary(wanted())
+    alone, both = (float(planning.equivalence_margin(1.0, FIRST_BLOCKS, alpha)) for alpha in (0.05, 0.025))
+    assert both > alone
+    assert f"({planning.detectable(1.0, FIRST_BLOCKS, 0.025):.2f} with Holm over 2 contrasts)" in said  # two scenarios
+    assert f"equivalent, with 80 % power and Holm over as many, within {both:.2f} SD" in said
+    assert f"asks for an SD of at most {2 / both:.2g} %" in said
+
+
 def test_one_time_is_one_session_however_it_is_written() -> None:
     study = registry.study("fakes")
     first, second = (

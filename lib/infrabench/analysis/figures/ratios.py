@@ -157,7 +157,7 @@ def power(view: View) -> Drawn:
         f"{view.about}{notation.metric_title(view.metric)}, smallest true difference to {baseline} that "
         f"a paired t test on log ratios at 5 % finds with {100 * POWER:.0f} % power, at the spread of the session. "
         f"With n = {n}: {smallest}. Chance to show equivalence within {margin:g} % (dashed) when the "
-        f"systems are equal: {alike}."
+        f"systems are equal, of each contrast by itself and not adjusted: {alike}."
     ))  # fmt: skip
 
 

@@ -123,6 +123,7 @@ def test_power_curve_goes_through_the_session() -> None:
     for n, percent in zip(curve.get_xdata(), curve.get_ydata(), strict=True):
         assert t_power(np.log1p(percent / 100), sd, n) == pytest.approx(0.8, abs=1e-6)
     assert f"With n = 20 blocks: docker {100 * rows['detectable'].iloc[0]:.2f}".rstrip("0") in told
+    assert "when the systems are equal, of each contrast by itself and not adjusted: docker " in told
     with pytest.raises(SchemaError, match="nothing to plan from"):
         power(make_view(*CPU, contrasts=rows.assign(detectable=NAN)))
 
