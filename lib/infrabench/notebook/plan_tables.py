@@ -315,7 +315,8 @@ def budget_from_pilot(session: Session, minutes: float) -> tuple[str, pd.DataFra
         tidy(stored), [(workload, metric) for workload, metric in data["primary"]], data["baseline"], data["margins"],
         costs_s=pace.costs_s, left_s=left_s, most=MOST_BLOCKS,
     )  # fmt: skip
-    share = share._replace(pairs=dict.fromkeys(share.pairs, first))
+    needs = {**share.needs, **dict.fromkeys(share.still, float(first))}
+    share = share._replace(pairs=dict.fromkeys(share.pairs, first), needs=needs)
     frame = _tabulate(describe_share(share, left_s, MOST_BLOCKS), labels.of(session.folder))
     counts = frame["note"].value_counts()
     return (

@@ -26,6 +26,7 @@ from infrabench.experiment.design.design import FIRST_BLOCKS
 from infrabench.experiment.execution import reparse, runs, session, trial
 from infrabench.experiment.execution.reparse import check_plan
 from infrabench.ledger import records
+from infrabench.ledger.pace import measure_pace
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import api, plan_tables, sections, session_tables
 from infrabench.stats import contrasts, planning
@@ -239,6 +240,18 @@ def test_a_pilot_says_what_a_time_is_expected_to_decide(tmp_path: Path) -> None:
     assert table["note"].tolist() == ["enough", "expected within the time"]
     with pytest.raises(DesignError, match=r"10 blocks took .* minutes have to hold half as many again"):
         plan_tables.budget_from_pilot(pilot, 1e-4)
+
+
+def test_a_contrast_without_a_spread_has_enough_with_the_first_blocks_however_many_the_pilot_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(NOISE, 1.0, 0.0)
+    measure(tmp_path / "s")
+    block_s = sum(measure_pace(SessionFolder(tmp_path / "s").records.values()).costs_s.values())
+    said, table = plan_tables.budget_from_pilot(open_session(tmp_path / "s"), 3 / 2 * 12.5 * block_s / 60)
+    assert "12 blocks of every case" in said
+    assert "Of 2 primary contrasts 1 need no more" in said
+    assert table.loc[table["scenario"] == "value=1", ["pairs needed", "note"]].to_numpy().tolist() == [["12", "enough"]]
 
 
 PILOT = {"baseline": "native", "margins": {"": 0.02}, "primary": [["sysbench-cpu", "events_per_s"]]}
