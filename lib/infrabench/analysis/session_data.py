@@ -81,7 +81,8 @@ def together(data: Sequence[Mapping[str, Any]], names: Sequence[str], stamped: s
     """Return what several sessions of one study say of themselves as one ``session.json``, with the stamp of `pool`."""
     every = dict(data[0])
     every["systems"] = list(dict.fromkeys(name for each in data for name in each["systems"]))
-    every["not_run"] = {name: why for each in data for name, why in each["not_run"].items()}
+    every["not_run"] = _left_everywhere(data, "systems", "not_run")
+    every["left_out"] = _left_everywhere(data, "workloads", "left_out")
     everywhere = [not_applicable(each) for each in data]
     every["not_applicable"] = [
         dict(zip(("system", "workload", "scenario", "reason"), (*key, reason), strict=True))
@@ -92,3 +93,9 @@ def together(data: Sequence[Mapping[str, Any]], names: Sequence[str], stamped: s
     stamps = dict.fromkeys([*(each.get("stamp") or "" for each in data), stamped])
     every["pooled"], every["stamp"] = list(names), " ".join(each for each in stamps if each)
     return every
+
+
+def _left_everywhere(data: Sequence[Mapping[str, Any]], what: str, left: str) -> dict[str, str]:
+    """Return, of the systems (or workloads) that a session left out, those that none has run, with the reason."""
+    ran = {name for each in data for name in each.get(what, ()) if name not in each.get(left, {})}
+    return {name: why for each in data for name, why in each.get(left, {}).items() if name not in ran}
