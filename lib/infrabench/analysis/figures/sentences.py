@@ -29,7 +29,7 @@ def order_sentence(table: pd.DataFrame, order: str) -> str:
     `order`: a key of `ORDERS`, or a sentence of its own.
     """
     text = ORDERS.get(order, order.rstrip(". "))
-    deployments = table.groupby(["session", "deployment"]).ngroups
+    deployments = table[table["state"] != "discarded"].groupby(["session", "deployment"]).ngroups
     if deployments > 1:
         text += f" within {deployments} deployments of every system (split-plot; the deployment is the unit)"
     return f"{text}. "

@@ -240,6 +240,17 @@ def test_caption_counts_repeats_discards_and_deployments() -> None:
     assert "of the means of" not in caption(make_view(*CPU, estimates=estimates(table_of(values))))
 
 
+def test_a_deployment_that_was_discarded_is_none_of_those_that_were_measured() -> None:
+    values = {"native": [float(v) for v in range(100, 112)], "docker": [float(v) for v in range(90, 102)]}
+    table = table_of(values, blocks_per_deployment=3)
+    lose(table, table["deployment"] == 1, "discarded")
+    ratios = contrasts(table, "native", MARGINS)
+    told = caption(make_view(*CPU, estimates=estimates(table), contrasts=ratios, table=table))
+    assert "interval of the means of 3 deployments" in told
+    assert "over 3 deployments with its paired" in told
+    assert "within 3 deployments of every system" in told
+
+
 @pytest.mark.parametrize(
     ("order", "told"),
     [
