@@ -108,6 +108,21 @@ def test_captions_of_rows_tell_how_the_trials_behind_them_went() -> None:
     assert "Williams" not in forest(make_view(contrasts=contrasts_frame({}))).caption
 
 
+def test_captions_name_the_intervals_that_are_drawn() -> None:
+    counts, share = "conditional binomial, counts", "none of a share, which is compared by the difference"
+    lost = {"system": "lxc", "p_method": f"{CONTRAST['p_method']}; lost blocks at both ends"}
+    for rows, said in (
+        ([{}, lost, {"system": "lxd", "p_method": None}], "its paired 95 % Fieller interval"),
+        ([{}, lost, {"system": "lxd", "p_method": counts}], f"its 95 % interval (paired Fieller; {counts})"),
+        ([{"p_method": "Newcombe, shares"}], f"its 95 % interval ({share})"),
+    ):
+        frame = contrasts_frame(*rows)
+        told = forest(make_view(contrasts=frame)).caption
+        assert f"Ratio of means to native over 30 blocks with {said}; shaded" in told
+        told = tiers(make_view(*WEB, tiers=letters(*"a" * (len(rows) + 1)), contrasts=frame)).caption
+        assert f"ratio of means to native with {said} over 30 blocks, best first" in told
+
+
 def test_power_curve_goes_through_the_session() -> None:
     rng = np.random.default_rng(1)
     native = rng.normal(100, 1, 20)
