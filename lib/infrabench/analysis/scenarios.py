@@ -80,8 +80,10 @@ def planned_rows(found: Results) -> pd.DataFrame:
     """Return the tidy table, and below it the trials without a record, in the state `MISSING`."""
     if found.missing.empty:
         return found.table.reset_index(drop=True)
-    sessions = found.table["session"].unique()
-    missing = found.missing.assign(state=MISSING, session=sessions[0] if len(sessions) == 1 else "")
+    missing = found.missing.assign(state=MISSING)
+    if "session" not in missing:  # of a part of a data set
+        sessions = found.table["session"].unique()
+        missing = missing.assign(session=sessions[0] if len(sessions) == 1 else "")
     return pd.concat([found.table, missing], ignore_index=True)
 
 
@@ -96,6 +98,6 @@ def analyse_view(found: Results, rows: pd.DataFrame, view: str, **data: Any) -> 
     return results(
         found.data | {"variants": {}, "view": view} | data,
         recorded.astype(found.table.dtypes).reset_index(drop=True),
-        rows.loc[is_missing, list(PLAN_COLUMNS)].reset_index(drop=True), found.folder, found.probes,
+        rows.loc[is_missing, ["session", *PLAN_COLUMNS]].reset_index(drop=True), found.folder, found.probes,
         several=span_deployments(found.table)[recorded.index],
     )  # fmt: skip

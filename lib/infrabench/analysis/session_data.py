@@ -22,13 +22,20 @@ from infrabench.ledger.session_folder import SessionFolder
 class Session:
     """A recorded session: its folder, ``session.json``, tidy table, and planned trials without a record.
 
-    Systems are called by their labels in all of them (see `labels`).
+    Systems are called by their labels in all of them (see `labels`). Of several that are put together, `folder` is the
+    first one's, and each numbers its blocks from 0: a block is known by its session too.
     """
 
     folder: Path
     data: dict[str, Any]
     table: pd.DataFrame
     missing: pd.DataFrame
+    pooled: tuple[Path, ...] = ()  # the folders of sessions that are put together
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folder of the session, or of each that is put together."""
+        return self.pooled or (self.folder,)
 
 
 def open_session(folder: str | Path) -> Session:
@@ -39,7 +46,7 @@ def open_session(folder: str | Path) -> Session:
 def read_stored(stored: SessionFolder) -> Session:
     """Return the session in a folder, of whose files those are read that were not before."""
     names = labels.of(stored.path)
-    frames = (tidy(stored), missing(stored))
+    frames = (tidy(stored), missing(stored).assign(session=stored.path.resolve().name))
     table, absent = (frame.assign(system=frame["system"].replace(names)) for frame in frames)
     return Session(stored.path, describe_session(stored), table, absent)
 
@@ -74,14 +81,15 @@ def pool(names: Sequence[str | Path], *, stamped: bool = False) -> Session:
     data = together([part.data for part in parts], [folder.name for folder in folders], mark)
     table = pd.concat([part.table for part in parts], ignore_index=True)
     absent = pd.concat([part.missing for part in parts], ignore_index=True)
-    return Session(folders[0], data, table, absent)
+    return Session(folders[0], data, table, absent, tuple(folders))
 
 
 def together(data: Sequence[Mapping[str, Any]], names: Sequence[str], stamped: str) -> dict[str, Any]:
     """Return what several sessions of one study say of themselves as one ``session.json``, with the stamp of `pool`."""
     every = dict(data[0])
     every["systems"] = list(dict.fromkeys(name for each in data for name in each["systems"]))
-    every["not_run"] = {name: why for each in data for name, why in each["not_run"].items()}
+    every["not_run"] = _left_everywhere(data, "systems", "not_run")
+    every["left_out"] = _left_everywhere(data, "workloads", "left_out")
     everywhere = [not_applicable(each) for each in data]
     every["not_applicable"] = [
         dict(zip(("system", "workload", "scenario", "reason"), (*key, reason), strict=True))
@@ -92,3 +100,9 @@ def together(data: Sequence[Mapping[str, Any]], names: Sequence[str], stamped: s
     stamps = dict.fromkeys([*(each.get("stamp") or "" for each in data), stamped])
     every["pooled"], every["stamp"] = list(names), " ".join(each for each in stamps if each)
     return every
+
+
+def _left_everywhere(data: Sequence[Mapping[str, Any]], what: str, left: str) -> dict[str, str]:
+    """Return, of the systems (or workloads) that a session left out, those that none has run, with the reason."""
+    ran = {name for each in data for name in each.get(what, ()) if name not in each.get(left, {})}
+    return {name: why for each in data for name, why in each.get(left, {}).items() if name not in ran}

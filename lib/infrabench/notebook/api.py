@@ -178,7 +178,7 @@ def _narrowed(found: Session, wanted: Design) -> Session:
     baseline = names.get(wanted.baseline, wanted.baseline)
     if baseline not in ("", data["baseline"]):  # known effects are ratios to the baseline that it was made with
         data |= {"baseline": baseline, "known": []}
-    return Session(found.folder, data, keep(found.table), keep(found.missing))
+    return replace(found, data=data, table=keep(found.table), missing=keep(found.missing))
 
 
 def show_log(level: str = "INFO") -> None:

@@ -6,6 +6,7 @@ A time that is shared out: what it was expected to decide, what it did not, and 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -80,19 +81,23 @@ def power_summary(wanted: Design) -> str:
     """Return what `wanted` can show, whatever its values will be: detectable difference and margin of equivalence.
 
     In units of the standard deviation of the paired log ratios, at 80 % power; and the largest such spread at which
-    equal systems are shown equivalent within the study's default margin.
+    equal systems are shown equivalent within the study's default margin. A claim of equivalence has to hold within its
+    family, all systems and scenarios of a workload: it is taken at the first step of Holm over the largest one.
     """
-    anew, contrasted = wanted.deployments > 1, max(len(wanted.systems) - 1, 1)
+    scenarios = max(Counter(case.workload for case in wanted.cases).values(), default=1)
+    anew, contrasted = wanted.deployments > 1, max(len(wanted.systems) - 1, 1) * scenarios
     n, unit = (wanted.deployments, "deployments") if anew else (wanted.blocks, "blocks")
     if n < 2:
         return f"n = {n} ({unit[:-1]}): no interval and no test; take at least 2, better 30."
     one, holm = (float(detectable(1.0, n, alpha=ALPHA / k)) for k in (1, contrasted))
-    within = float(equivalence_margin(1.0, n))
+    within = float(equivalence_margin(1.0, n, alpha=ALPHA / contrasted))
     margin = session.study_of(wanted).margins.get("")
     text = (
         f"n = {n} {unit}, paired: a difference of {one:.2f} SD of the log ratios is found with 80 % power"
         + (f" ({holm:.2f} with Holm over {contrasted} contrasts)" if contrasted > 1 else "")
-        + f"; equal systems are shown equivalent, with 80 % power, within {within:.2f} SD"
+        + "; equal systems are shown equivalent, with 80 % power"
+        + (" and Holm over as many" if contrasted > 1 else "")
+        + f", within {within:.2f} SD"
     )
     if margin is None:
         return f"{text}."
@@ -186,24 +191,39 @@ def _of_primary(planned: pd.DataFrame, data: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _costs_s(table: pd.DataFrame) -> tuple[float, float]:
-    """Return the wall time of one block, and of making the systems ready between two deployments of a session."""
+    """Return the wall time of one block, and of making the systems ready between two deployments of a session.
+
+    A deployment that was interrupted is discarded whole, and a pause is beside it: neither says what one costs.
+    """
     trials = _timed_trials(table)
-    parts = trials.groupby(["session", "deployment"]).agg(
-        begin=("start", "min"), end=("end", "max"), blocks=("block", "nunique")
+    parts = (
+        trials.assign(whole=trials["state"] != "discarded")
+        .groupby(["session", "deployment"])
+        .agg(begin=("start", "min"), end=("end", "max"), blocks=("block", "nunique"), whole=("whole", "all"))
+        .sort_values(["session", "begin"])
     )
-    parts = parts.sort_values(["session", "begin"])
+    parts.loc[~parts["whole"], ["begin", "end"]] = pd.NaT
     inside = ((parts["end"] - parts["begin"]).dt.total_seconds() / parts["blocks"]).mean()
     gaps = parts["begin"] - parts.groupby("session")["end"].shift()
     return float(inside), float(gaps.dt.total_seconds().mean())
 
 
 def _pace_s(table: pd.DataFrame) -> float:
-    """Return the wall time of one block, or of one deployment with its blocks when there are several."""
+    """Return the wall time of one block, or of making a deployment ready and of its blocks where there are several.
+
+    A block that a shared-out time has added holds one case: only those with all cases say what a block takes.
+    """
     trials = _timed_trials(table)
+    trials = trials[trials["state"] != "discarded"]
     several = trials[["session", "deployment"]].drop_duplicates().shape[0] > 1
-    parts = trials.groupby(["session", "deployment"] if several else ["session", "block"])
-    length = (parts["start"].max() - parts["start"].min()).dt.total_seconds() + parts["duration_s"].last()
-    return float(length.mean())
+    unit = ["session", "deployment" if several else "block"]
+    parts = trials.groupby(unit)
+    length_s = (parts["start"].max() - parts["start"].min()).dt.total_seconds() + parts["duration_s"].last()
+    if several:
+        ready_s = _costs_s(table)[1]
+        return float(length_s.mean() + (ready_s if np.isfinite(ready_s) else 0.0))
+    cases = trials.drop_duplicates([*unit, *CASE]).groupby(unit).size()
+    return float(length_s[cases == cases.max()].mean())
 
 
 def _timed_trials(table: pd.DataFrame) -> pd.DataFrame:
@@ -295,7 +315,8 @@ def budget_from_pilot(session: Session, minutes: float) -> tuple[str, pd.DataFra
         tidy(stored), [(workload, metric) for workload, metric in data["primary"]], data["baseline"], data["margins"],
         costs_s=pace.costs_s, left_s=left_s, most=MOST_BLOCKS,
     )  # fmt: skip
-    share = share._replace(pairs=dict.fromkeys(share.pairs, first))
+    needs = {**share.needs, **dict.fromkeys(share.still, float(first))}
+    share = share._replace(pairs=dict.fromkeys(share.pairs, first), needs=needs)
     frame = _tabulate(describe_share(share, left_s, MOST_BLOCKS), labels.of(session.folder))
     counts = frame["note"].value_counts()
     return (

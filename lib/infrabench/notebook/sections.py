@@ -174,7 +174,8 @@ def load_knee(found: Results, workload: str = "web-rate", metric: str = "latency
     limit_s = knee.find_limit(found.table, workload, metric, found.data["baseline"])
     rows, lacking = knee.sustain(found.table, workload, metric, limit_s)
     curve = figure(found, "scaling", workload, metric)
-    blocks = int(found.table.loc[found.table["workload"] == workload, "block"].nunique())
+    tried = found.table[(found.table["workload"] == workload) & (found.table["state"] != "discarded")]
+    blocks = tried.groupby(["session", "block"]).ngroups
     where = f"{notation.number(levels.min())} to {notation.number(levels.max())} a second"
     without = [
         f"{system}: in {count} of {blocks} blocks the mean time does not cross {format_time(limit_s)} from {where}, or "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,8 +74,21 @@ def reasons_table(session: Session) -> pd.DataFrame:
 
 
 def size_table(session: Session) -> pd.DataFrame:
-    """Return why the session has the size it has: one row per look of its stopping rule, or that the size was fixed."""
-    rows = [
+    """Return why the session has the size it has: one row per look of its stopping rule, or that the size was fixed.
+
+    Of pooled sessions each has its rows.
+    """
+    rows = [{"session": folder.name, **row} for folder in session.folders for row in _describe_size(folder)]
+    unused = {name for name in ("no width counts", "have enough") if not any(row.get(name) for row in rows)}
+    unused |= {"session"} if len(session.folders) == 1 else set()
+    return pd.DataFrame([{name: value for name, value in row.items() if name not in unused} for row in rows])
+
+
+def _describe_size(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of `size_table` of the session in a folder."""
+    data, looks = records.read_session(folder), records.read_blocks(folder, records.LOOK)
+    none_yet = "fixed before the first trial" if not data.get("stopping") else "no look yet"
+    return [
         {
             "blocks": each["n"], "widest half-width %": round(100 * max(each["widths"].values(), default=np.nan), 2),
             "of": max(each["widths"], key=each["widths"].get, default=""),
@@ -82,21 +96,22 @@ def size_table(session: Session) -> pd.DataFrame:
             "no width counts": "; ".join(dict.fromkeys(each.get("unequal", {}).values())),
             "have enough": describe_enough(each),
         }
-        for each in records.read_blocks(session.folder, records.LOOK)
-    ]  # fmt: skip
-    unused = {name for name in ("no width counts", "have enough") if not any(row[name] for row in rows)}
-    rows = [{name: value for name, value in row.items() if name not in unused} for row in rows]
-    none_yet = "fixed before the first trial" if not session.data.get("stopping") else "no look yet"
-    return pd.DataFrame(rows or [{"blocks": session.data["blocks"], "then": none_yet}])
+        for each in looks
+    ] or [{"blocks": data["blocks"], "then": none_yet}]  # fmt: skip
 
 
 def blocks_table(session: Session) -> pd.DataFrame:
-    """Return the blocks that were discarded whole, with the reason and how many of their trials had been recorded."""
+    """Return the blocks that were discarded whole, with the reason and how many of their trials had been recorded.
+
+    Of pooled sessions, which number their blocks alike, with the session.
+    """
     rows = [
-        {"block": each["block"], "reason": each["reason"], "trials": len(each["trials"])}
-        for each in records.read_blocks(session.folder, records.DISCARDED)
+        {"session": folder.name, "block": each["block"], "reason": each["reason"], "trials": len(each["trials"])}
+        for folder in session.folders
+        for each in records.read_blocks(folder, records.DISCARDED)
     ]
-    return pd.DataFrame(rows, columns=["block", "reason", "trials"])
+    one = len(session.folders) == 1
+    return pd.DataFrame(rows, columns=[*([] if one else ["session"]), "block", "reason", "trials"])
 
 
 def provenance_table(session: Session) -> pd.DataFrame:
@@ -202,7 +217,9 @@ def make_abstract(session: Session, found: Results) -> dict[str, Any]:
     """Return the abstract of a session: JSON values; numbers that are to be read are text, rounded as in the tables."""
     data, trials = session.data, session.table.drop_duplicates(["session", "trial"])
     first = trials[(trials["attempt"] == 0) & (trials["state"] != "discarded")]
-    cases = pd.concat([first, session.missing], ignore_index=True).groupby(["workload", "scenario"], observed=True)
+    every = pd.concat([first, session.missing], ignore_index=True)
+    every["block"] = every.groupby(["session", "block"]).ngroup()  # sessions number their blocks alike
+    cases = every.groupby(["workload", "scenario"], observed=True)
     plan = cases.agg(systems=("system", "nunique"), blocks=("block", "nunique"), trials=("system", "size"))
     rows, wanted = chosen(found), [*VERDICT, RULED_OUT]
     verdicts = tables.contrasts_table(rows).reindex(columns=wanted) if len(rows) else pd.DataFrame(columns=wanted)

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from infrabench.analysis import tables
-from infrabench.analysis.figures import pairs
+from infrabench.analysis.figures import pairs, ratio_interval
 from infrabench.analysis.results import Results, base, chosen
 from infrabench.analysis.tables import notation, tex
 from infrabench.core import DesignError
@@ -87,7 +87,7 @@ def ratios_caption(found: Results) -> str:
     rows = chosen(found)
     margins = " and ".join(f"{100 * margin:g} %" for margin in sorted(rows["margin"].dropna().unique()))
     return (
-        f"Ratio of means to {found.data['baseline']} with its paired 95 % Fieller interval over {pairs(rows)}. "
+        f"Ratio of means to {found.data['baseline']} with {ratio_interval(rows)} over {pairs(rows)}. "
         f"{tables.describe_signs(rows)} (margin {margins}). The arrow shows which direction is better. {base(found)}"
     ).strip()
 

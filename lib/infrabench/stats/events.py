@@ -11,6 +11,7 @@ verdicts and seeing one that is not there costs a little power.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -316,12 +317,18 @@ def judge_events(
     if not x and not y and not trials:
         count = float(np.nansum(values))
         word = ELSEWHERE.format(n=blocks.shape[-1], count=count) if count else ""
-        word = word or NOTHING.format(most=poisson_interval(0.0, n).high)
+        word = word or NOTHING.format(most=_round_up(float(poisson_interval(0.0, n).high)))
         row |= _columns(None, NAN, intervals.no_interval(()), poisson_difference(x, y, n))
         return row | {"inferred": False, "apart": False, "reason": word}
     if clustered:
         return row | _by_units(events, margin, why)
     return row | (_by_shares(x, y, n, margin) if trials else _by_counts(x, y, n, margin))
+
+
+def _round_up(value: float) -> float:
+    """Return a positive value with two significant digits, no smaller: what bounds it has to hold as it is printed."""
+    places = 1 - math.floor(math.log10(value))
+    return math.ceil(value * 10.0**places) / 10.0**places
 
 
 def _clustered(events: Events, *, of_trials: bool) -> bool:

@@ -120,19 +120,19 @@ def detectable(sd: ArrayLike, n: ArrayLike, alpha: float = ALPHA) -> Numbers:
     return (sd * _reach("difference", n, alpha))[()]
 
 
-def tost_power(sd: ArrayLike, n: ArrayLike, margin: ArrayLike) -> Numbers:
-    """Return the probability that two one-sided t tests at 5 % and `margin` both pass, when nothing differs.
+def tost_power(sd: ArrayLike, n: ArrayLike, margin: ArrayLike, alpha: float = ALPHA) -> Numbers:
+    """Return the probability that two one-sided t tests of level `alpha` and `margin` both pass, when nothing differs.
 
     Broadcast shape of the arguments. Exact: the joint probability of both tests, the normal mean integrated over the
-    chi distribution of the standard deviation (Owen 1965; Phillips 1990). Log ratios: give the margin as a logarithm.
-    NaN below two trials or without spread.
+    chi distribution of the standard deviation (Owen 1965; Phillips 1990). For Holm over k contrasts give ``alpha / k``,
+    its first step. Log ratios: give the margin as a logarithm. NaN below two trials or without spread.
     """
     sd, n, margin = _floats(sd, n, margin)
     exists = _known(sd) & (n > 1) & np.isfinite(margin)
     n = np.where(exists, n, 2.0)
     df, error = n - 1, 1 / np.sqrt(n) * np.where(exists, sd, 1.0)
     room = np.where(exists, margin, 0.0) / error
-    power = _probability(room, -special.stdtrit(df, 1 - ALPHA), np.zeros_like(room), df)
+    power = _probability(room, -special.stdtrit(df, 1 - alpha), np.zeros_like(room), df)
     return np.where(exists, power, NAN)[()]
 
 
@@ -158,14 +158,14 @@ def is_decisive(sd: ArrayLike, n: ArrayLike, margin: ArrayLike, tests: ArrayLike
     return np.asarray(half_width(sd, n) + half_width(sd, n, level) <= np.asarray(margin))
 
 
-def equivalence_margin(sd: ArrayLike, n: ArrayLike) -> Numbers:
-    """Return the smallest margin within which equal systems are shown equivalent with 80 % probability.
+def equivalence_margin(sd: ArrayLike, n: ArrayLike, alpha: float = ALPHA) -> Numbers:
+    """Return the smallest margin within which two one-sided t tests show equal systems equivalent in 80 % of cases.
 
-    Unit of `sd`, broadcast shape of `sd` and `n`; of log ratios it is a log ratio (Phillips 1990). NaN below two trials
-    or where the spread is unknown.
+    Unit of `sd`, broadcast shape of `sd` and `n`; of log ratios it is a log ratio (Phillips 1990). `alpha`: as of
+    `tost_power`. NaN below two trials or where the spread is unknown.
     """
     sd, n = _floats(sd, n)
-    return (sd * _reach("margin", n))[()]
+    return (sd * _reach("margin", n, alpha))[()]
 
 
 def _floats(*values: ArrayLike) -> list[Array]:
@@ -190,7 +190,7 @@ def _least(enough: Callable[[Array], Array], possible: Array) -> Numbers:
     return np.where(possible & (high <= MAX_N), high, NAN)[()]
 
 
-def _reach(what: Literal["difference", "margin"], n: Array, alpha: float = ALPHA) -> Array:
+def _reach(what: Literal["difference", "margin"], n: Array, alpha: float) -> Array:
     """The difference, or margin, that reaches `POWER` with a spread of 1: once for equal n, few beside the cells."""
     sizes, where = np.unique(n, return_inverse=True)
     found = [_root(what, int(size), alpha) if np.isfinite(size) and size > 1 else NAN for size in sizes]
@@ -200,7 +200,7 @@ def _reach(what: Literal["difference", "margin"], n: Array, alpha: float = ALPHA
 @lru_cache(maxsize=2048)
 def _root(what: Literal["difference", "margin"], n: int, alpha: float) -> float:
     def rises(at: float) -> float:
-        found = t_power(at, 1.0, n, alpha) if what == "difference" else tost_power(1.0, n, at)
+        found = t_power(at, 1.0, n, alpha) if what == "difference" else tost_power(1.0, n, at, alpha)
         return float(found) - POWER
 
     high = 1.0
@@ -299,8 +299,8 @@ def plan_from_pilot(
     """Return how many blocks the campaign needs, one row per cell or contrast, quantity and target.
 
     `table`: of a pilot, two blocks or more; `margins`: where there is none, there is no verdict; `targets`: relative
-    half-widths of the 95 % intervals wished for; `seconds`: wall time of one block of all systems and cases, of one
-    deployment with its blocks when the pilot has several.
+    half-widths of the 95 % intervals wished for; `seconds`: wall time of one block of all systems and cases, of
+    making one deployment ready and of its blocks when the pilot has several.
 
     Columns `PILOT`. ``quantity``: "mean" (interval of a system's mean within +- ``target``), "ratio" (interval of its
     ratio to the baseline within +- ``target``), "verdict" (no outcome is inconclusive at the margin ``target``);

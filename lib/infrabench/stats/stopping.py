@@ -108,6 +108,7 @@ class Share(NamedTuple):
     why: Mapping[Cell, str]  # cell of which no such number is named -> the reason, in words
     unequal: Mapping[Cell, str]  # those of them whose systems lose trials unequally
     costs_s: Mapping[Case, float]  # what one block of a case takes
+    still: frozenset[Cell]  # cells without a spread, for which any number of pairs is enough
 
     def lacking(self) -> list[Cell]:
         """Return the cells that are not narrow enough for their margins."""
@@ -165,9 +166,10 @@ def share_out(
     spreads = _spreads(kept, set(primary), baseline)
     claims = Counter(cell[::2] for cell, each in spreads.items() if each.sd > NO_SPREAD)
     needs, why = {}, {cell: each.why for cell, each in spreads.items() if each.why}
+    still = {cell for cell, each in spreads.items() if each.sd <= NO_SPREAD}
     for cell, each in spreads.items():
         margin, tests = margin_of(margins, cell[2]), claims[cell[::2]]
-        need = float(each.n if each.sd <= NO_SPREAD else blocks_to_decide(each.sd, margin, tests, each.off))
+        need = float(each.n if cell in still else blocks_to_decide(each.sd, margin, tests, each.off))
         needs[cell] = need if np.isfinite(need) and not each.why else np.inf
         if not np.isfinite(needs[cell]) and not each.why:
             why[cell] = NO_ROOM if 2 * each.off >= margin else TOO_MANY
@@ -179,7 +181,7 @@ def share_out(
         {cell: each.n for cell, each in spreads.items()},
         {cell: float(half_width(each.sd, each.n)) + each.off for cell, each in spreads.items()},
         needs, why, {cell: each.why for cell, each in spreads.items() if each.unequal},
-        {case: costs_s[case] for case in sorted({cell[:2] for cell in spreads})},
+        {case: costs_s[case] for case in sorted({cell[:2] for cell in spreads})}, frozenset(still - why.keys()),
     )  # fmt: skip
     return _choose(seen, left_s, batch, most)
 

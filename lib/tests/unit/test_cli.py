@@ -59,6 +59,7 @@ def test_plan_prints_every_trial_in_order_and_what_they_cost(capsys):
     assert "8 trials in 2 blocks" in lines[-2]
     assert "MiB" in lines[-2]
     assert lines[-1].startswith("n = 2 blocks, paired: a difference of 11.55 SD of the log ratios is found with 80 %")
+    assert "with Holm over 2 contrasts" in lines[-1]  # two scenarios of one workload
 
 
 @pytest.mark.parametrize(
@@ -390,6 +391,21 @@ def test_sessions_are_pooled_as_deployments_or_refused(capsys, site, tmp_path):
     assert len(pooled.table) == 16
     assert pooled.data["stamp"] == ""
     assert set(api.contrasts(pooled)["pair_unit"]) == {"deployments"}
+    names = [folder.name for folder in pooled.folders]
+    assert names == pooled.data["pooled"]
+    size = session_tables.size_table(pooled)
+    assert size[["session", "blocks"]].to_numpy().tolist() == [[name, 2] for name in names]
+    assert "session" not in session_tables.size_table(session_data.open_session(one))
+    plan = session_tables.make_abstract(pooled, api.results(pooled))["plan"]
+    blocks = plan["columns"].index("blocks")
+    assert [row[blocks] for row in plan["rows"]] == ["4", "4"]
+    note = {"block": 1, "reason": "interrupted", "trials": [], "adds": []}
+    for folder in pooled.folders:
+        (folder / "blocks").mkdir(exist_ok=True)
+        (folder / "blocks/00001-discarded.json").write_text(json.dumps(note))
+    discarded = session_tables.blocks_table(pooled)
+    assert discarded[["session", "block"]].to_numpy().tolist() == [[name, 1] for name in names]
+    assert list(session_tables.blocks_table(session_data.open_session(one))) == ["block", "reason", "trials"]
     path = Path(two) / "provenance" / "here.json"
     changed = json.loads(path.read_text())
     changed["kernel"]["release"] = "9.9"

@@ -8,10 +8,12 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from infrabench import registry
@@ -24,9 +26,11 @@ from infrabench.experiment.design.design import FIRST_BLOCKS
 from infrabench.experiment.execution import reparse, runs, session, trial
 from infrabench.experiment.execution.reparse import check_plan
 from infrabench.ledger import records
+from infrabench.ledger.pace import measure_pace
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import api, plan_tables, sections, session_tables
-from infrabench.stats import contrasts
+from infrabench.stats import contrasts, planning
+from tests.support.analysis_fixtures import lose, table_of
 from tests.support.fakes import fake_site, run_session
 from tests.unit.test_code import seal
 
@@ -236,6 +240,86 @@ def test_a_pilot_says_what_a_time_is_expected_to_decide(tmp_path: Path) -> None:
     assert table["note"].tolist() == ["enough", "expected within the time"]
     with pytest.raises(DesignError, match=r"10 blocks took .* minutes have to hold half as many again"):
         plan_tables.budget_from_pilot(pilot, 1e-4)
+
+
+def test_a_contrast_without_a_spread_has_enough_with_the_first_blocks_however_many_the_pilot_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(NOISE, 1.0, 0.0)
+    measure(tmp_path / "s")
+    block_s = sum(measure_pace(SessionFolder(tmp_path / "s").records.values()).costs_s.values())
+    said, table = plan_tables.budget_from_pilot(open_session(tmp_path / "s"), 3 / 2 * 12.5 * block_s / 60)
+    assert "12 blocks of every case" in said
+    assert "Of 2 primary contrasts 1 need no more" in said
+    assert table.loc[table["scenario"] == "value=1", ["pairs needed", "note"]].to_numpy().tolist() == [["12", "enough"]]
+
+
+PILOT = {"baseline": "native", "margins": {"": 0.02}, "primary": [["sysbench-cpu", "events_per_s"]]}
+
+
+def begin(table: pd.DataFrame, seconds: pd.Series) -> pd.DataFrame:
+    """Return trials that began so many seconds after midnight."""
+    times = [(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=each)).isoformat() for each in seconds]
+    return table.assign(started_utc=times).astype(table.dtypes)
+
+
+def pace_s(table: pd.DataFrame) -> float:
+    """Return the seconds that a pilot takes for one block, or deployment, as the hours of its plan have it."""
+    planned = plan_tables.plan_from_pilot(PILOT, table, [0.02]).dropna(subset="hours")
+    (each,) = {round(3600 * hours / n, 6) for hours, n in zip(planned["hours"], planned["n"], strict=True)}
+    return each
+
+
+def test_a_block_of_a_pilot_is_one_with_every_case_and_none_that_was_discarded() -> None:
+    values = {"native": [100.0, 102, 101, 104, 103], "docker": [101.0, 100, 104, 102, 105]}
+    few = {system: each[:3] for system, each in values.items()}
+    spoilt = table_of({"native": [100.0] * 10}, scenario="a")
+    spoilt = pd.concat([spoilt, spoilt.assign(scenario="b", trial="b-" + spoilt["trial"])]).query("block == 9")
+    lose(spoilt, spoilt["block"] == 9, "discarded")
+    tables = [table_of(few, scenario="a"), table_of(values, scenario="b"), spoilt]
+    table = pd.concat(tables, ignore_index=True).astype(tables[0].dtypes)
+    place = 18 * (table["scenario"] == "b") + 9 * (table["system"] == "docker")
+    assert pace_s(begin(table, 1000.0 * table["block"] + place)) == 28.0  # four trials of one second, 8 s apart
+
+
+# When each deployment began: blocks of a minute, two in each, and 300 s to make the systems ready.
+DEPLOYMENTS_S = (0.0, 420.0, 37000.0, 37420.0)
+
+
+def deployed(count: int, *, spoilt: int) -> pd.DataFrame:
+    """Return the trials of a pilot of so many deployments, of which one was interrupted, for ten hours."""
+    rng = np.random.default_rng(3)
+    native = np.repeat(rng.normal(100, 5, count), 2) + rng.normal(0, 1, 2 * count)
+    docker = np.repeat(rng.normal(95, 5, count), 2) + rng.normal(0, 1, 2 * count)
+    table = table_of({"native": list(native), "docker": list(docker)}, blocks_per_deployment=2)
+    lose(table, table["deployment"] == spoilt, "discarded")
+    begins = table["deployment"].map(dict(enumerate(DEPLOYMENTS_S))) + 60.0 * (table["block"] % 2)
+    return begin(table, begins + 59.0 * (table["system"] == "docker"))
+
+
+def test_a_pause_is_no_cost_of_making_systems_ready_and_hours_have_that_cost() -> None:
+    table = deployed(4, spoilt=1)
+    sized = plan_tables.dimensions_from_pilot(PILOT, table, [0.02]).query("note == ''")
+    assert len(sized)
+    costs_s = 3600 * sized["hours"] / sized["deployments"]
+    assert costs_s.tolist() == pytest.approx((300 + 60 * sized["blocks"]).tolist())
+    assert pace_s(table) == 300 + 2 * 60
+
+
+def test_what_stands_beside_interrupted_deployments_alone_has_no_known_cost() -> None:
+    table = deployed(3, spoilt=1)
+    sized = plan_tables.dimensions_from_pilot(PILOT, table, [0.02])
+    assert set(sized["note"]) == {planning.NO_COSTS}
+    assert pace_s(table) == 2 * 60
+
+
+def test_what_a_plan_can_show_holds_within_the_largest_family() -> None:
+    said = plan_tables.power_summary(wanted())
+    alone, both = (float(planning.equivalence_margin(1.0, FIRST_BLOCKS, alpha)) for alpha in (0.05, 0.025))
+    assert both > alone
+    assert f"({planning.detectable(1.0, FIRST_BLOCKS, 0.025):.2f} with Holm over 2 contrasts)" in said  # two scenarios
+    assert f"equivalent, with 80 % power and Holm over as many, within {both:.2f} SD" in said
+    assert f"asks for an SD of at most {2 / both:.2g} %" in said
 
 
 def test_one_time_is_one_session_however_it_is_written() -> None:

@@ -16,7 +16,7 @@ from infrabench.experiment.provenance import comparability
 from infrabench.ledger import records
 from infrabench.notebook import api, session_figures, session_tables
 from infrabench.stats import contrasts, interactions, omnibus, stopping, tiers, trends
-from tests.support.analysis_fixtures import lose, write_session
+from tests.support.analysis_fixtures import SYSTEMS, lose, write_session
 from tests.support.fakes import fake_site, interrupt_session
 from tests.support.fakes import run_session as run
 
@@ -136,6 +136,20 @@ def test_sessions_of_different_treatments_are_told_apart_and_pooled(tmp_path, st
     both = session_data.pool([one, two])
     assert GONE not in records.not_applicable(both.data)
     assert ("fake-other", "fake", "service=4") in records.not_applicable(both.data)
+
+
+def test_of_pooled_sessions_only_what_none_has_run_is_not_run(tmp_path):
+    gone = {"podman": "it is not installed"}
+    one = write_session(tmp_path / "one", blocks=1, not_run=gone | {"lxd": "its daemon did not answer"})
+    two = write_session(tmp_path / "two", blocks=1, systems=SYSTEMS, not_run=gone)
+    three = write_session(tmp_path / "three", blocks=1, not_run={})  # was not asked for podman
+    every = [records.read_session(each) for each in (one, two, three)]
+    every[0] |= {"left_out": {"web": "no server", "fio": "no disk"}, "workloads": ["mail"]}
+    for data in (every, every[::-1]):
+        told = session_data.together(data, ["a", "b", "c"], "")
+        assert told["not_run"] == gone
+        assert told["left_out"] == {"fio": "no disk"}
+        assert {*SYSTEMS} <= {*told["systems"]}
 
 
 # ---------------------------------------------------------------------------------------------- the analysis of it

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import infrabench as ib
@@ -82,10 +83,12 @@ def test_a_line_is_text_and_never_markup() -> None:
     )
 
 
-def swept(found: Results, **most: float) -> Results:
-    """Return the results of a swept rate, whose systems answer so many requests a second."""
-    data = found.data | {"systems": list(most), "not_run": {}, "primary": []}
-    return analysis.results(data, test_knee.table(**most), NOTHING_MISSING, found.folder)
+def swept(found: Results, sessions: int = 1, **most: float) -> Results:
+    """Return the results of a rate that each session swept, whose systems answer so many requests a second."""
+    data, once = found.data | {"systems": list(most), "not_run": {}, "primary": []}, test_knee.table(**most)
+    each = [once.assign(session=f"s{i}", value=(1 + i / 100) * once["value"]) for i in range(sessions)]
+    rows = pd.concat(each, ignore_index=True).astype(once.dtypes)
+    return analysis.results(data, rows, NOTHING_MISSING, found.folder)
 
 
 def test_a_session_without_the_workload_says_so(found: Results) -> None:
@@ -100,6 +103,12 @@ def test_the_rates_at_one_latency_are_shown_with_ratio_and_verdict(found: Result
     assert "higher is better: different" in shown
     assert (found.folder / "tables/containers/web-rate-knee.csv").is_file()
     assert (found.folder / "figures/containers/scaling-web-rate-latency_mean_s.pdf").is_file()
+
+
+def test_blocks_of_pooled_sessions_have_a_rate_each(found: Results) -> None:
+    assert "| native | 24 of 24 |" in ib.load_knee(swept(found, 2, native=3000.0, docker=2400.0)).text
+    shown = ib.load_knee(swept(found, 2, native=3000.0, docker=1e9)).text
+    assert "docker: in 24 of 24 blocks the mean time does not cross" in shown
 
 
 def test_what_stays_within_the_limit_has_no_knee(found: Results) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,18 @@ def test_pooled_sessions_whose_trials_have_equal_ids_keep_them_all(folder: Path)
         alone, pooled = (counted(each).select_dtypes("number") for each in (one, two))
         assert alone.to_numpy().sum() > 0
         pd.testing.assert_frame_equal(pooled, 2 * alone)
+
+
+def test_blocks_of_pooled_sessions_are_counted_each_those_without_a_record_too(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        made = session(tmp_path / name)
+        for trial in records.read_plan(made):
+            if trial.block == 5:
+                shutil.rmtree(made / "trials" / trial.id)
+    pooled = session_data.pool([tmp_path / "one", tmp_path / "two"])
+    assert pooled.missing.groupby("session").size().to_dict() == {"one": 51, "two": 51}
+    plan = session_tables.make_abstract(pooled, api.results(pooled, str(tmp_path)))["plan"]
+    assert {row[plan["columns"].index("blocks")] for row in plan["rows"]} == {"12"}
 
 
 def test_only_a_notebook_is_told(

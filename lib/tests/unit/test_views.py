@@ -161,6 +161,19 @@ def test_trials_without_a_record_are_planned_in_every_view(wide: analysis.Result
     assert rest.equals(whole)
 
 
+def test_trials_without_a_record_of_pooled_sessions_are_planned_each(wide: analysis.Results) -> None:
+    one = wide.table[wide.table["workload"] == wide.table["workload"].iloc[0]]
+    both = pd.concat([one, one.assign(session="again")], ignore_index=True).astype(one.dtypes)
+    last, cell = both["block"] == both["block"].max(), ["workload", "scenario", "system"]
+    missing = both.loc[last, ["session", *PLAN_COLUMNS]].drop_duplicates(["session", "trial"])
+    whole, rest = (
+        layers.cross_layers(analysis.results(wide.data, rows, absent, wide.folder))
+        for rows, absent in ((both, missing.iloc[:0]), (both[~last], missing))
+    )
+    planned = whole.estimates.groupby(cell)["planned"].max()
+    assert rest.estimates.groupby(cell)["planned"].max().equals(planned)
+
+
 @pytest.mark.parametrize(("layer", "holds"), [("high", "-runc"), ("low", "containerd-")])
 def test_a_layer_has_the_ratios_of_the_pairs_that_share_the_other(
     wide: analysis.Results, layer: str, holds: str

@@ -21,6 +21,7 @@ from infrabench.analysis.figures.sentences import span
 from infrabench.analysis.figures.view import Drawn, View, figure
 from infrabench.analysis.tables import notation
 from infrabench.core import STATES, SchemaError
+from infrabench.stats.estimates import T
 
 FAR = 8.0  # times, between the means of scenarios: beyond that the axis is logarithmic
 FAR_CURVES = 30.0  # the same of curves, which join what is far apart
@@ -170,8 +171,8 @@ def caption(view: View, *, means_alone: bool = False) -> str:
         f"{notation.direction(cells['better'].iloc[0])}. n = {span(cells['n'])} trials in each of {len(cells)} cells. ",
         _describe_marks(cells, means_alone),
         "" if rows is None or rows.empty else
-        f"Ratio of means to {rows['baseline'].iloc[0]} over {sentences.pairs(rows)} with its paired 95 % Fieller "
-        f"interval; band: equivalence margin of {100 * rows['margin'].iloc[0]:g} %. ",
+        f"Ratio of means to {rows['baseline'].iloc[0]} over {sentences.pairs(rows)} with "
+        f"{sentences.ratio_interval(rows)}; band: equivalence margin of {100 * rows['margin'].iloc[0]:g} %. ",
         sentences.order_sentence(trials, view.order), sentences.no_value(trials, pending), sentences.repeats(trials),
         *(f"Not run: {name} ({reason}). " for name, reason in view.not_run.items()),
     ]  # fmt: skip
@@ -185,12 +186,16 @@ def _canvas(width_mm: float, more_mm: float, rows: int, **grid: Any) -> tuple[Fi
 
 
 def _describe_marks(cells: pd.DataFrame, means_alone: bool) -> str:
-    """What the marks are; over several deployments the interval is that of their means."""
+    """What the marks are; over several deployments Student's interval is that of their means, and no exact one is."""
     several, level = cells[cells["deployments"] > 1], span(100 * cells["median_level"], ".1f")
     of = f" of the means of {span(several['deployments'])} deployments" if len(several) else ""
+    methods = [each for each in dict.fromkeys(cells["mean_method"]) if each]
+    name = "Student t interval"
+    if any(not each.startswith(T) for each in methods):
+        name, of = "interval", f" ({'; '.join(methods)})"
     if means_alone:
-        return f"Means with 95 % Student t intervals{of}, set a little apart at each level. "
-    text = f"Points: one trial each; beside them mean with 95 % Student t interval{of}, and a tick at the median. "
+        return f"Means with 95 % {name}s{of}, set a little apart at each level. "
+    text = f"Points: one trial each; beside them mean with 95 % {name}{of}, and a tick at the median. "
     exact = f"The tables give the median's exact order-statistic interval (level {level} %). "
     return text if level == "n/a" else text + exact
 

@@ -66,9 +66,9 @@ def forest(view: View) -> Drawn:
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     margins = " and ".join(f"{100 * margin:g} %" for margin in sorted(contrasts["margin"].dropna().unique()))
     return Drawn(drawn, (
-        f"Ratio of means to {baseline} over {sentences.pairs(contrasts)} with its paired 95 % Fieller "
-        f"interval; shaded: equivalence margin of {margins}; above 1 the raw value is larger, and the heading says "
-        f"whether that is better. Verdicts: {verdicts}. "
+        f"Ratio of means to {baseline} over {sentences.pairs(contrasts)} with "
+        f"{sentences.ratio_interval(contrasts)}; shaded: equivalence margin of {margins}; above 1 the raw value is "
+        f"larger, and the heading says whether that is better. Verdicts: {verdicts}. "
         + "Beside each ratio: what its interval rules out. "
         + (f"Without the values flagged as outliers {changed} of them would be another (†)." if changed else
            "None of them hangs on a value flagged as an outlier.")
@@ -106,9 +106,9 @@ def tiers(view: View) -> Drawn:
         _letters(axes, lines, cells, letter, (start + LETTER_MM * column) / inside)
     shared = [set.intersection(*map(set, letters)) for _, letters in rows.groupby("scenario", sort=False)["letters"]]
     caption = (
-        f"{view.workload}, {notation.metric_title(view.metric)}, {direction}: ratio of means to {baseline} with its "
-        f"paired 95 % Fieller interval over {n}, best first. Systems that share a letter cannot be separated: paired t "
-        f"tests between all systems of a case, Holm at 5 %. In {sum(map(bool, shared))} of {len(shared)} "
+        f"{view.workload}, {notation.metric_title(view.metric)}, {direction}: ratio of means to {baseline} with "
+        f"{sentences.ratio_interval(chosen)} over {n}, best first. Systems that share a letter cannot be separated: "
+        f"paired t tests between all systems of a case, Holm at 5 %. In {sum(map(bool, shared))} of {len(shared)} "
         "cases no system can be separated from any other. " + sentences.conduct(view.trials, chosen, view.order)
     )
     return Drawn(drawn, caption.rstrip())
@@ -157,7 +157,7 @@ def power(view: View) -> Drawn:
         f"{view.about}{notation.metric_title(view.metric)}, smallest true difference to {baseline} that "
         f"a paired t test on log ratios at 5 % finds with {100 * POWER:.0f} % power, at the spread of the session. "
         f"With n = {n}: {smallest}. Chance to show equivalence within {margin:g} % (dashed) when the "
-        f"systems are equal: {alike}."
+        f"systems are equal, of each contrast by itself and not adjusted: {alike}."
     ))  # fmt: skip
 
 

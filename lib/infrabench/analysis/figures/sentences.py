@@ -11,11 +11,15 @@ import pandas as pd
 from infrabench.analysis.tables import notation
 from infrabench.core import STATES
 from infrabench.stats import losses
+from infrabench.stats.events import BY_SHARES
+from infrabench.stats.verdicts import PAIRED_T
 
 LOST = STATES[1:]  # the states of a trial that has no value
 BIMODAL = "bimodal"  # the flag of two modes
 LOSSES = "‡"  # marks a contrast with lost trials
 MOST_NOTES = 4  # of one kind below a figure
+# of a ratio: p_method -> what its interval is by; of a share the difference has one
+INTERVALS = {PAIRED_T: "paired Fieller", BY_SHARES: "none of a share, which is compared by the difference"}
 ORDERS = {
     "random": "Systems were measured in randomised complete blocks",
     "adjacent": "Systems were measured in randomised complete blocks, one directly after the other in each case",
@@ -29,7 +33,7 @@ def order_sentence(table: pd.DataFrame, order: str) -> str:
     `order`: a key of `ORDERS`, or a sentence of its own.
     """
     text = ORDERS.get(order, order.rstrip(". "))
-    deployments = table.groupby(["session", "deployment"]).ngroups
+    deployments = table[table["state"] != "discarded"].groupby(["session", "deployment"]).ngroups
     if deployments > 1:
         text += f" within {deployments} deployments of every system (split-plot; the deployment is the unit)"
     return f"{text}. "
@@ -63,6 +67,15 @@ def pairs(contrasts: pd.DataFrame) -> str:
     some = contrasts[contrasts["n_pairs"] > 0]
     rows = contrasts if some.empty else some
     return f"{span(rows['n_pairs'])} {' or '.join(dict.fromkeys(rows['pair_unit']))}"
+
+
+def ratio_interval(contrasts: pd.DataFrame) -> str:
+    """Return ``its paired 95 % Fieller interval``, or by what methods the intervals are where not all are by that."""
+    after = losses.METHOD.format(method="")
+    methods = dict.fromkeys(method.removesuffix(after) for method in contrasts["p_method"].dropna())
+    if {*methods} <= {PAIRED_T}:
+        return "its paired 95 % Fieller interval"
+    return f"its 95 % interval ({'; '.join(INTERVALS.get(method, method) for method in methods)})"
 
 
 def by_system(trials: pd.DataFrame) -> str:

@@ -240,6 +240,44 @@ def test_caption_counts_repeats_discards_and_deployments() -> None:
     assert "of the means of" not in caption(make_view(*CPU, estimates=estimates(table_of(values))))
 
 
+def test_a_deployment_that_was_discarded_is_none_of_those_that_were_measured() -> None:
+    values = {"native": [float(v) for v in range(100, 112)], "docker": [float(v) for v in range(90, 102)]}
+    table = table_of(values, blocks_per_deployment=3)
+    lose(table, table["deployment"] == 1, "discarded")
+    ratios = contrasts(table, "native", MARGINS)
+    told = caption(make_view(*CPU, estimates=estimates(table), contrasts=ratios, table=table))
+    assert "interval of the means of 3 deployments" in told
+    assert "over 3 deployments with its paired" in told
+    assert "within 3 deployments of every system" in told
+
+
+def of_failures(docker: list[float], per: int = 0) -> View:
+    """Return a view of failed requests; `per`: blocks of each deployment, where there are several."""
+    values = {"native": [1.0, 0, 2, 1, 0, 1, 2, 1, 0, 1, 1, 2], "docker": docker}
+    about = {"workload": "web", "metric": "failed_requests", "unit": "1", "better": "lower"}
+    table = table_of(values, blocks_per_deployment=per, **about)
+    ratios = contrasts(table, "native", MARGINS)
+    return make_view("web", "failed_requests", estimates=estimates(table), contrasts=ratios, table=table)
+
+
+@pytest.mark.parametrize("per", [0, 6])
+def test_captions_of_counts_name_their_own_intervals(per: int) -> None:
+    view = of_failures([3.0, 2, 4, 3, 5, 3, 2, 4, 3, 2, 4, 3], per)
+    for told in (caption(view), caption(view, means_alone=True)):
+        assert "Student" not in told
+        assert "Fieller" not in told
+        assert "of the means of" not in told
+        assert "with its 95 % interval (conditional binomial, counts); band" in told
+    assert "beside them mean with 95 % interval (Garwood, counts), and a tick at the median" in caption(view)
+    assert "Means with 95 % intervals (Garwood, counts), set a little apart" in caption(view, means_alone=True)
+
+
+def test_captions_of_clustered_counts_say_by_what_they_are_compared() -> None:
+    told = caption(of_failures([0.0, 0, 9, 0, 0, 0, 14, 0, 0, 0, 11, 0]))
+    assert "Garwood, counts, effective number over trials" in told
+    assert "with its 95 % interval (sign flips over blocks); band" in told
+
+
 @pytest.mark.parametrize(
     ("order", "told"),
     [

@@ -108,6 +108,21 @@ def test_captions_of_rows_tell_how_the_trials_behind_them_went() -> None:
     assert "Williams" not in forest(make_view(contrasts=contrasts_frame({}))).caption
 
 
+def test_captions_name_the_intervals_that_are_drawn() -> None:
+    counts, share = "conditional binomial, counts", "none of a share, which is compared by the difference"
+    lost = {"system": "lxc", "p_method": f"{CONTRAST['p_method']}; lost blocks at both ends"}
+    for rows, said in (
+        ([{}, lost, {"system": "lxd", "p_method": None}], "its paired 95 % Fieller interval"),
+        ([{}, lost, {"system": "lxd", "p_method": counts}], f"its 95 % interval (paired Fieller; {counts})"),
+        ([{"p_method": "Newcombe, shares"}], f"its 95 % interval ({share})"),
+    ):
+        frame = contrasts_frame(*rows)
+        told = forest(make_view(contrasts=frame)).caption
+        assert f"Ratio of means to native over 30 blocks with {said}; shaded" in told
+        told = tiers(make_view(*WEB, tiers=letters(*"a" * (len(rows) + 1)), contrasts=frame)).caption
+        assert f"ratio of means to native with {said} over 30 blocks, best first" in told
+
+
 def test_power_curve_goes_through_the_session() -> None:
     rng = np.random.default_rng(1)
     native = rng.normal(100, 1, 20)
@@ -123,6 +138,7 @@ def test_power_curve_goes_through_the_session() -> None:
     for n, percent in zip(curve.get_xdata(), curve.get_ydata(), strict=True):
         assert t_power(np.log1p(percent / 100), sd, n) == pytest.approx(0.8, abs=1e-6)
     assert f"With n = 20 blocks: docker {100 * rows['detectable'].iloc[0]:.2f}".rstrip("0") in told
+    assert "when the systems are equal, of each contrast by itself and not adjusted: docker " in told
     with pytest.raises(SchemaError, match="nothing to plan from"):
         power(make_view(*CPU, contrasts=rows.assign(detectable=NAN)))
 

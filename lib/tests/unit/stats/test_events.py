@@ -198,9 +198,16 @@ def test_a_few_events_decide_nothing() -> None:
 
 def test_no_event_in_either_says_how_many_there_may_be() -> None:
     row = one([0] * 30, [0] * 30, FAILED)
-    assert (row["verdict"], row["reason"]) == (NOT_COMPARABLE, "no event in either: at most 0.12 a trial (95 %)")
+    assert (row["verdict"], row["reason"]) == (NOT_COMPARABLE, "no event in either: at most 0.13 a trial (95 %)")
     assert np.isnan(row["ratio"])
     assert (row["difference_low"], row["difference_high"]) == pytest.approx((-3.688879 / 30, 3.688879 / 30))
+
+
+@pytest.mark.parametrize("n", [2, 10, 30, 37, 1000])
+def test_the_most_events_that_there_may_be_are_rounded_up(n: int) -> None:
+    said = events.judge_events("count", np.zeros((2, n)), None, 0.1, percent=False)["reason"]
+    most = float(said.partition("at most ")[2].split()[0])
+    assert -np.log(0.025) / n <= most < -1.1 * np.log(0.025) / n
 
 
 def test_many_events_at_one_rate_are_equivalent() -> None:

@@ -27,10 +27,10 @@ def test_power_is_that_of_statsmodels(n: int) -> None:
             assert n == 400
 
 
-def quadrature(sd: float, n: int, margin: float) -> float:
+def quadrature(sd: float, n: int, margin: float, alpha: float) -> float:
     """Power of both one-sided tests, by adaptive quadrature over the chi-square distribution of the variance."""
     df, error = n - 1, sd / np.sqrt(n)
-    critical = stats.t.ppf(0.95, df)
+    critical = stats.t.ppf(1 - alpha, df)
 
     def passes(v: float) -> float:
         room = margin - critical * error * np.sqrt(v / df)
@@ -43,7 +43,9 @@ def quadrature(sd: float, n: int, margin: float) -> float:
 @pytest.mark.parametrize("n", [2, 3, 6, 30, 200])
 def test_power_of_equivalence_by_another_quadrature(n: int) -> None:
     for margin in (0.2, 0.6, 2.0, 9.0):
-        assert planning.tost_power(1.0, n, margin) == pytest.approx(quadrature(1.0, n, margin), abs=1e-8)
+        assert planning.tost_power(1.0, n, margin) == pytest.approx(quadrature(1.0, n, margin, 0.05), abs=1e-8)
+        adjusted = planning.tost_power(1.0, n, margin, 0.05 / 9)
+        assert adjusted == pytest.approx(quadrature(1.0, n, margin, 0.05 / 9), abs=1e-8)
 
 
 def test_half_width_is_that_of_students_interval() -> None:
@@ -66,6 +68,9 @@ def test_what_is_detectable_is_detected_and_scales(sd: float, n: int) -> None:
     assert found == pytest.approx(sd * planning.detectable(1.0, n))
     margin = planning.equivalence_margin(sd, n)
     assert planning.tost_power(sd, n, margin) == pytest.approx(0.8, abs=1e-6)
+    adjusted = planning.equivalence_margin(sd, n, 0.01)
+    assert adjusted > margin
+    assert planning.tost_power(sd, n, adjusted, 0.01) == pytest.approx(0.8, abs=1e-6)
 
 
 def test_arrays_are_answered_element_by_element() -> None:
