@@ -23,6 +23,7 @@ HOST_ADDRESS = "198.18.0.1"
 NODES_NET = ip_network("198.18.0.0/24")
 # Guests of the systems under test live behind the server node, which routes to them.
 GUESTS_NET = ip_network("198.18.64.0/24")
+_KNOCK = '</dev/tcp/"$1"/22'
 METRIC = "4096"  # ranks our guard route below every other
 PROTOCOL = "198"  # of our guard route, in `ip route`: tells it from an administrator's
 
@@ -59,7 +60,7 @@ def up() -> None:
 
 def check_path(node: Host, address: str) -> None:
     """Raise `ProvisionError` where a node does not reach another at `address`: what passes a bridge may be filtered."""
-    if not node.run(("timeout", "5", "bash", "-c", f"</dev/tcp/{address}/22"), timeout_s=10).ok:
+    if not node.run(("timeout", "5", "bash", "-c", _KNOCK, "bash", address), timeout_s=10).ok:
         raise ProvisionError(
             f"{node.name} of the lab cannot reach another node: this machine's packet filter drops what passes the "
             "lab's bridge, as Docker's does where net.bridge.bridge-nf-call-iptables is 1 and FORWARD has the policy "
