@@ -1,6 +1,6 @@
-"""Stock machines as somebody's hosts: from bare to a report and as they were again; two measured at once, one lost.
+"""Stock machines as somebody's hosts: from bare to a report and as they were again; a store; two at once, one lost.
 
-They are emulated, and so ten to twenty times slower than others: 25 minutes, in the long form alone.
+They are emulated, and so ten to twenty times slower than others: half an hour, in the long form alone.
 """
 
 from __future__ import annotations
