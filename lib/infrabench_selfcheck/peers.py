@@ -24,6 +24,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import platform
 import sys
 import tempfile
 import time
@@ -186,15 +187,19 @@ def table(answers: Sequence[Finding]) -> Iterator[str]:
 
 
 def _describe_machine() -> str:
-    facts = collect.of_host(LocalHost())
-    return f"{facts['cpu']['model_name']}, {os.cpu_count()} processors, Linux {facts['kernel']['release']}"
+    cpu = collect.of_host(LocalHost())["cpu"] or {}
+    model = cpu.get("model_name") or f"{platform.machine()}, its model not told"  # as on ARM
+    return f"{model}, {os.cpu_count()} processors, Linux {platform.release()}"
 
 
 def _ask_version(tool: Peer) -> str:
     if tool.program == sys.executable:
         return (collect.of_suite()["commit"] or importlib.metadata.version("infrabench"))[:12]
     done = LocalHost().run((find_program(tool.program), "--version"), timeout_s=60.0)
-    return done.stdout.decode("utf-8", "replace").split()[-1]
+    said = done.stdout.decode("utf-8", "replace").split()
+    if not done.ok or not said:
+        raise InfrabenchError(f"{tool.program} --version does not tell its version: {done.ending}")
+    return said[-1]
 
 
 def _run(folder: Path, key: Key, version: str, machine: str) -> Sampling:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from pathlib import Path
 
@@ -30,8 +31,7 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append((folder / "slower.sh").read_text())
         return SLOWER, SAME
 
-    facts = {"cpu": {"model_name": "a processor"}, "kernel": {"release": "6.1"}}
-    monkeypatch.setattr(peers.collect, "of_host", lambda host: facts)
+    monkeypatch.setattr(peers.collect, "of_host", lambda host: {"cpu": {"model_name": "a processor"}})
     monkeypatch.setattr(peers, "_measure_excess", lambda folder: 1.5)  # a process takes half as long again
     tools = {"infrabench": peers.Peer(sys.executable, run), "other": peers.Peer("python3", run, times_process=True)}
     monkeypatch.setattr(peers, "TOOLS", tools)
@@ -85,10 +85,31 @@ def test_a_campaign_is_kept_with_its_samples_version_and_machine(tmp_path: Path,
     }
     assert all((each.slower, each.same) == (SLOWER, SAME) for each in kept)
     assert f"other {'.'.join(map(str, sys.version_info[:3]))}" in rows[-2]
-    assert rows[-1] == f"on a processor, {os.cpu_count()} processors, Linux 6.1"
+    assert rows[-1] == f"on a processor, {os.cpu_count()} processors, Linux {platform.release()}"
     found = peers.judge(kept[0])
     assert (found.n, found.ratio) == (3, pytest.approx(1.02))
     assert found.low < 1.02 < found.high
+
+
+@pytest.mark.parametrize("cpu", [None, {"logical_cpus": 2}], ids=["not told", "without a model"])
+def test_a_machine_that_does_not_tell_its_processor_is_kept_as_such(
+    tmp_path: Path, scripts: list[str], monkeypatch: pytest.MonkeyPatch, cpu: dict[str, int] | None
+) -> None:
+    monkeypatch.setattr(peers.collect, "of_host", lambda host: {"cpu": cpu})
+    assert "its model not told" in report(tmp_path)[-1]
+
+
+def test_a_tool_that_does_not_tell_its_version_is_named_before_anything_is_run(
+    tmp_path: Path, scripts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mute").write_text("#!/bin/sh\nexit 3\n")
+    (tmp_path / "mute").chmod(0o755)
+    monkeypatch.setattr(peers, "TOOLS", {"other": peers.TOOLS["other"]._replace(program="mute")})
+    monkeypatch.setattr(peers, "is_installed", lambda program: True)
+    monkeypatch.setattr(peers, "find_program", lambda program: str(tmp_path / program))
+    with pytest.raises(InfrabenchError, match="mute --version does not tell its version: exited with 3"):
+        report(tmp_path / "out")
+    assert scripts == []
 
 
 def test_campaigns_of_another_length_are_others(tmp_path: Path, scripts: list[str]) -> None:
