@@ -243,6 +243,9 @@ def sheet(
     figure.text(1 / width_mm, 1.5 / height, "\n".join(broken), fontsize=theme.SMALL_PT, color=theme.GREY, va="bottom")
     ratio_axis(axes.xaxis, ratios, 9 if width_mm > theme.WIDE_MM else 5, inside, limit)
     axes.set_xlabel(label)
+    half = max(theme.text_mm(line, theme.TEXT_PT) for line in label.splitlines()) / 2
+    if left + inside / 2 + half > width_mm - 1:  # below a short axis it ends where the paper does
+        axes.xaxis.label.set(x=(width_mm - 1 - left) / inside, ha="right", multialignment="center")
     return figure, axes
 
 

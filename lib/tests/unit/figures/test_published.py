@@ -110,6 +110,14 @@ def test_nothing_is_cut_off(width_mm: float) -> None:
         check_paper(published(make_view(published=frame, systems=SYSTEMS, width_mm=width_mm)).figure, width_mm)
 
 
+def test_the_label_of_a_short_axis_ends_on_the_paper() -> None:
+    cells = {"printed": "cri-o, 40 / containerd, 40", "ours": "crio-runc, 40 pods / containerd-runc, 40 pods"}
+    pair = rows({"baseline": None, "scenario": None, "system": "", **cells})
+    figure = published(make_view(published=pair, systems=SYSTEMS, width_mm=COLUMN_MM)).figure
+    figure.draw_without_rendering()
+    assert figure.axes[0].xaxis.label.get_window_extent().x1 <= figure.bbox.width
+
+
 def test_nothing_published_is_refused() -> None:
     with pytest.raises(SchemaError, match="no published ratio to draw"):
         published(make_view(published=rows().iloc[:0], systems=SYSTEMS))
