@@ -14,6 +14,7 @@ from scipy import stats
 from infrabench.core import DesignError, InfrabenchError
 from infrabench_selfcheck import peers
 from infrabench_selfcheck.peers import Finding
+from tests.support.places import ROOT
 
 SLOWER, SAME = [1.03, 1.01, 1.02], [1.0, 0.99, 1.01]
 
@@ -151,3 +152,10 @@ def test_a_probe_that_fails_is_named_with_what_it_wrote(script: str, said: str, 
 def test_too_little_is_refused(repetitions: int, seconds: float, tmp_path: Path) -> None:
     with pytest.raises(DesignError, match="at least"):
         list(peers.report(repetitions, seconds, tmp_path, lambda text: None))
+
+
+def test_the_table_of_the_guide_is_what_the_recorded_campaigns_say() -> None:
+    rows = list(peers.report(20, 20.0, ROOT / "data/recorded/peers", lambda text: None))
+    assert not [row for row in rows if "not run" in row]
+    table = "\n".join(row.rstrip() for row in rows)
+    assert f"```text\n{table}\n```" in (ROOT / "docs/validation.md").read_text()
