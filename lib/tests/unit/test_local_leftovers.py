@@ -110,29 +110,37 @@ def test_a_host_that_the_caller_has_claimed_is_looked_at_once_and_rid_of_what_wa
     assert len(said) == 1
 
 
-def test_stores_are_destroyed_each_once_before_their_program_goes(machine: Machine) -> None:
+def program(machine: Machine, busy: str) -> None:
+    """Write the program of a store node that keeps what it was told, and cannot destroy the store `busy`."""
     machine.stores.mkdir()
     (machine.stores / "main.py").write_text(f"""
 import sys
 with open({str(machine.stores.parent / "verbs")!r}, "a") as verbs:
     print(*sys.argv[1:], file=verbs)
+if sys.argv[1].endswith("/{busy}.json"):
+    sys.exit("the pool is busy")
 """)
-    for name in ("ceph", "ceph-listens", "zfs"):
+
+
+def test_stores_are_destroyed_each_once_before_their_program_goes(machine: Machine) -> None:
+    program(machine, busy="none")
+    for name in ("ceph", "ceph-listens", "zfs", "zfs-c-listens"):  # the last is a client of a store on another node
         (machine.stores / f"{name}.json").touch()
-    assert len(local_leftovers.find()) == 3
+    assert len(local_leftovers.find()) == 4
     local_leftovers.remove(LocalHost("server"))
     destroyed = (machine.stores.parent / "verbs").read_text().splitlines()
-    assert destroyed == [f"{machine.stores}/{name}.json destroy" for name in ("ceph", "zfs")]
+    assert sorted(destroyed) == [f"{machine.stores}/{name}.json destroy" for name in ("ceph", "zfs-c-listens", "zfs")]
     assert not machine.stores.exists()
 
 
-def test_a_store_that_cannot_be_destroyed_stays_and_is_named(machine: Machine) -> None:
-    machine.stores.mkdir()
-    (machine.stores / "main.py").write_text("raise SystemExit('the pool is busy')\n")
-    (machine.stores / "zfs.json").touch()
+def test_a_store_that_cannot_be_destroyed_stays_and_is_named_and_keeps_no_other(machine: Machine) -> None:
+    program(machine, busy="ceph")
+    for name in ("ceph", "ceph-listens", "zfs", "zfs-listens"):
+        (machine.stores / f"{name}.json").touch()
     with pytest.raises(ProvisionError, match=r"left on server what cannot be removed: stores: .*the pool is busy"):
         local_leftovers.remove(LocalHost("server"))
-    assert (machine.stores / "zfs.json").exists()
+    assert sorted(path.name for path in machine.stores.glob("*.json")) == ["ceph-listens.json", "ceph.json"]
+    assert (machine.stores / "main.py").exists()
 
 
 def test_what_a_session_has_that_lives_stays_and_is_told(machine: Machine) -> None:
