@@ -14,7 +14,7 @@ from infrabench import registry
 from infrabench.core import Host, ProvisionError, SiteError
 from infrabench.machines.hosts import claims, marks
 from infrabench.machines.hosts.host import LocalHost
-from infrabench_platforms import guest_bridge, local_leftovers
+from infrabench_platforms import containers, guest_bridge, local_leftovers
 from infrabench_platforms.stores import upload
 
 MINE = {"claim": "mine"}
@@ -27,7 +27,7 @@ class Machine:
         self.bridge, self.note = folder / "links" / guest_bridge.BRIDGE, folder / "notes/ip_forward"
         self.removed: list[str] = []
         self.holders: list[Any] = []
-        self.busy = False
+        self.busy, self.is_root = False, True
         self.left: list[str] = []
         self.stuck: set[str] = set()
         patch.setattr(local_leftovers, "LINKS", self.bridge.parent)
@@ -37,6 +37,7 @@ class Machine:
         patch.setattr(claims, "claim_hosts", self.claim)
         patch.setattr(marks, "sweeping", self.sweeping)
         patch.setattr(guest_bridge, "release_bridge", self.release)
+        patch.setattr(containers, "is_root", lambda host: self.is_root)
         patch.setattr(registry, "names", lambda kind: ("docker", "flannel", "lxc"))
         patch.setattr(registry, "system", self.system)
 
@@ -108,6 +109,26 @@ def test_a_host_that_the_caller_has_claimed_is_looked_at_once_and_rid_of_what_wa
     assert machine.holders == []
     local_leftovers.remove(LocalHost("server"), said.append)
     assert len(said) == 1
+
+
+def test_what_is_left_of_root_stays_for_another_user_who_is_told(machine: Machine) -> None:
+    machine.leave()
+    machine.is_root = False
+    said: list[str] = []
+    local_leftovers.remove(LocalHost("server"), said.append)
+    assert said == ["What a killed session has left on server stays: removing it takes root"]
+    assert machine.removed == []
+    assert len(local_leftovers.find()) == 2
+
+
+def test_what_is_still_there_although_nothing_failed_is_named(machine: Machine) -> None:
+    """As a guest of a daemon that does not run: its port keeps the bridge."""
+    machine.leave()
+    machine.bridge.unlink()
+    machine.bridge.mkdir()
+    with pytest.raises(ProvisionError, match=rf"left on server what cannot be removed: {machine.note}$"):
+        local_leftovers.remove(LocalHost("server"))
+    assert machine.removed == ["docker", "lxc"]
 
 
 def program(machine: Machine, busy: str) -> None:
