@@ -15,7 +15,7 @@ from infrabench import registry
 from infrabench.core import Host, InfrabenchError, ProvisionError, SiteError
 from infrabench.machines.hosts import claims, marks
 from infrabench.machines.hosts.host import LocalHost
-from infrabench_platforms import guest_bridge
+from infrabench_platforms import containers, guest_bridge
 from infrabench_platforms.stores import upload
 
 NOTES = Path("/run/infrabench")
@@ -25,8 +25,8 @@ LOOK_S = 20.0
 _LOOK = """
 notes=$1 stores=$2
 shift 2
-for name; do [ ! -e "$notes/$name" ] || exit 0; done
-ls "$stores"/*.json >/dev/null 2>&1
+for name; do [ ! -e "$notes/$name" ] || echo "$notes/$name"; done
+ls "$stores"/*.json 2>/dev/null
 """
 
 log = logging.getLogger(__name__)
@@ -43,13 +43,23 @@ def find() -> list[str]:
 def remove(host: Host, say: Callable[[str], None] = log.info) -> None:
     """Remove what killed sessions have left on a host that the caller has claimed.
 
-    Raises `ProvisionError` with what cannot be removed. Where nothing was left it costs one look.
+    Raises `ProvisionError` with what cannot be removed. Where nothing was left it costs one look. All of it is root's:
+    for another user it stays, who measures on the host itself and at no address of guests.
     """
-    if not host.run(("sh", "-c", _LOOK, "sh", str(NOTES), upload.FOLDER, *NOTED), timeout_s=LOOK_S).ok:
+    if not _look(host):
+        return
+    if not containers.is_root(host):
+        say(f"What a killed session has left on {host.name} stays: removing it takes root")
         return
     say(f"Removing what a killed session has left on {host.name}")
-    if left := _remove_systems(host):
+    if left := [*_remove_systems(host), *_look(host)]:
         raise ProvisionError(f"a killed session has left on {host.name} what cannot be removed: {', '.join(left)}")
+
+
+def _look(host: Host) -> list[str]:
+    """Return what there is on a host of sessions, whether they live or not."""
+    argv = ("sh", "-c", _LOOK, "sh", str(NOTES), upload.FOLDER, *NOTED)
+    return host.run(argv, timeout_s=LOOK_S).stdout.decode().splitlines()
 
 
 def _remove_systems(host: Host) -> list[str]:

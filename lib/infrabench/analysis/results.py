@@ -285,16 +285,9 @@ def not_applicable(found: Results, workload: str = "", metric: str = "") -> dict
 
 def alone(found: Results, workload: str = "") -> Shown:
     """Return why there is no contrast with the baseline, or none of a workload."""
-    data = found.data
-    rows = found.table[found.table["value"].notna()]
-    about = rows[rows["workload"] == workload] if workload else rows[is_primary(found, rows)]
-    told = explain_none(data, valued=len(about if workload else rows) > 0, workload=workload)
-    if len(about) and has_others(data):
-        case = f"scenario of {workload}" if workload else "scenario with a primary metric"
-        told = f"No {case} was tried on {data['baseline']} and on another system."
-    why = "; ".join(f"{name}: {reason}" for name, reason in data["not_run"].items())
-    more = f" Not run: {why}." if why else "" if has_others(data) else " No other system was asked for."
-    return paragraph(told + more)
+    why = "; ".join(f"{name}: {reason}" for name, reason in found.data["not_run"].items())
+    more = f" Not run: {why}." if why else "" if has_others(found.data) else " No other system was asked for."
+    return paragraph(explain_none(found, workload) + more)
 
 
 def has_others(data: Mapping[str, Any]) -> bool:
@@ -303,12 +296,16 @@ def has_others(data: Mapping[str, Any]) -> bool:
     return data["baseline"] not in data["not_run"] and any(name != data["baseline"] for name in ran)
 
 
-def explain_none(data: Mapping[str, Any], *, valued: bool, workload: str = "") -> str:
-    """Return why a session has no primary contrast, or none of a workload; `valued`: whether a trial has a value."""
+def explain_none(found: Results, workload: str = "") -> str:
+    """Return in a sentence why a session has no primary contrast, or none of a workload."""
+    data, rows = found.data, found.table[found.table["value"].notna()]
     if not has_others(data):
         return f"There is nothing to compare {data['baseline']} with."
+    if (rows["workload"] == workload if workload else is_primary(found, rows)).any():
+        case = f"scenario of {workload}" if workload else "scenario with a primary metric"
+        return f"No {case} was tried on {data['baseline']} and on another system."
     none = f"No trial{workload and f' of {workload}'} has a value"
-    what = "No primary metric of the study was measured" if valued else none
+    what = "No primary metric of the study was measured" if len(rows) and not workload else none
     return f"{what} in this session of {', '.join(name for name in data['systems'] if name not in data['not_run'])}."
 
 

@@ -110,20 +110,26 @@ def prepare(arguments: Namespace) -> Iterator[str]:
             able = [each.host for each in ready if each.survey and "python3" not in each.survey.absent]
             with claims.claim_hosts(able, claims.make_holder("hosts prepare")):
                 done = apply.apply_plans(planned, _say)
-    records = []  # all are written before a word is said: who reads it may stop reading
+    records, failed = list[str](), list[str]()  # all are written before a word is said: who reads it may stop reading
     for path, listed in hosts.items():
         prepared = [each for each in done if each.name in {host.name for host in listed}]
         if any(each.done for each in prepared):
-            records.append(apply.write_record(path, prepared, choice))
+            try:
+                records.append(str(apply.write_record(path, prepared, choice)))
+            except OSError as error:
+                failed.append(f"{path}: no record could be written: {error.strerror}")
     if not done:
         yield "dry run: nothing was changed" if arguments.dry_run else "nothing was changed"
     yield from apply.render_results(done)
-    yield from map(str, records)
-    if ready and not done and not arguments.dry_run:
-        names = ", ".join(each.name for each in planned if each.commands or not each.ok)
-        raise SiteError(f"not ready: {names}; nothing was run, for nobody agreed (--yes)")
+    yield from records
+    # Lists of packages that are not brought up to date leave nothing out.
+    lacking = [each.name for each in planned if not each.ok or each.packages or len(each.commands) > each.updates]
+    if ready and lacking and not done and not arguments.dry_run:
+        raise SiteError(f"not ready: {', '.join(lacking)}; nothing was run, for nobody agreed (--yes)")
     if bad := [each.name for each in done or planned if not each.ok]:
-        raise SiteError(f"not ready: {', '.join(bad)}. What each lacks is said above")
+        failed.append(f"not ready: {', '.join(bad)}. What each lacks is said above")
+    if failed:
+        raise SiteError("; ".join(failed))
 
 
 def _terraform(arguments: Namespace) -> tuple[list, str]:

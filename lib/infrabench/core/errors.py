@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -71,9 +72,13 @@ class CommandFailed(InfrabenchError):
         self.where = where
         tail = (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-800:]
         at = f" on {where}" if where else ""
-        command = " ".join(" ".join(arg.split())[:60] for arg in result.argv[:12])
-        command = command if len(command) <= 120 else f"{command[:117]}..."
+        command = _shorten_words(" ".join(_shorten_words(arg, 60) for arg in result.argv[:12]), 120)
         super().__init__(f"{command}{at} {result.ending} after {result.duration_s:.1f} s: {tail or 'no output'}")
+
+
+def _shorten_words(text: str, most: int) -> str:
+    """Return the words that fit, each of them whole: in a part of one, what is private would not be recognised."""
+    return textwrap.shorten(text, most, placeholder="...", break_long_words=False, break_on_hyphens=False)
 
 
 class ParseError(InfrabenchError):

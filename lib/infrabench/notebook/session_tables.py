@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from infrabench.analysis import tables
-from infrabench.analysis.results import Results, base, chosen
+from infrabench.analysis.results import Results, base, chosen, explain_none
 from infrabench.analysis.session_data import Session
 from infrabench.core import STATES
 from infrabench.experiment.provenance import labels
@@ -34,7 +34,8 @@ VERDICT = ("workload", "scenario", "metric", "system", "n", "ratio", "ratio 95 %
 RULED_OUT = "ruled out"  # beside a verdict; in abstracts of older notebooks only where it decides nothing
 ENDS = ("ratio low", "ratio high")  # of the 95 % interval, unrounded: not in abstracts of older notebooks
 TABLES = ("verdicts", "plan", "trials", "reasons", "discarded", "systems_say", "hosts_say")
-OTHERS = ("name", "sessions", "site", "versions", "note", "aa", "known", "planned", "recorded", "ok", "not_run")
+OTHERS = ("name", "sessions", "site", "versions", "note", "aa", "known", "planned", "recorded", "ok", "not_run",
+          "none")  # fmt: skip
 ASKED = ("study", "title", "profile", "blocks", "deployments", "order", "seed", "systems", "baseline", "created_utc")
 HELD = ("ok", "checked", "another path")  # numbers of trials that claim a path
 DEVICES = ("carried", "quiet", "on the nodes")
@@ -238,6 +239,7 @@ def make_abstract(session: Session, found: Results) -> dict[str, Any]:
         "recorded": len(first),
         "ok": int((trials["state"] == "ok").sum()),
         "not_run": {**data["not_run"], **data.get("left_out", {}), **records.absences(records.not_applicable(data))},
+        "none": "" if len(rows) else explain_none(found),
         "verdicts": split(verdicts.assign(better=list(rows["better"]), **ends)),
         "plan": split(plan.reset_index()),
         "trials": split(validity_table(session)),
@@ -266,6 +268,8 @@ def _is_one(told: Mapping[str, Any]) -> bool:
         told.get("format") == FORMAT
         and {*ASKED, *OTHERS, *TABLES} <= told.keys()
         and all(isinstance(told[name], list) for name in lists)
+        and bool(told["sessions"])
+        and all(isinstance(told[name], int) for name in ("planned", "recorded", "ok"))
         and all(isinstance(told[name], dict) for name in (*TABLES, "site", "versions", "not_run"))
         and all(len(row) == len(told[name]["columns"]) for name in TABLES for row in told[name]["rows"])
         and {*VERDICT, "better"} <= set(told["verdicts"]["columns"])

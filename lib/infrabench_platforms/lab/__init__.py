@@ -47,6 +47,7 @@ def up(say: Say = log.info, *, keep: bool = True, holder: Holder | None = None) 
     guest, node = images.make("guest", say), images.make("node", say)
     with locked(say=say):
         if _matches(guest, node) and _answers():
+            _check_path()  # whoever has set this machine's packet filter since
             if keep:
                 _kept_marker().touch()
             return facts()
@@ -220,6 +221,10 @@ def _start(guest: images.Image, node: images.Image) -> None:
     for each in NODES:
         with closing(nodes.host(each)) as machine:
             nodes.wait_until_ready(machine, each)
+    _check_path()
+
+
+def _check_path() -> None:
     with closing(nodes.host(nodes.CLIENT)) as client:
         network.check_path(client, nodes.SERVER.address)
 

@@ -22,14 +22,16 @@ sys.exit(main(sys.argv[1:]))
 """
 SPARE = 1.5  # space on the host's disk for each byte that a trial needs, times the copies: what was freed comes late
 LEAST_BYTES = 6 * GIB  # of a disk: both systems keep some of it back, and databases of their own on it
-# Listeners share the store of the configuration that they are named after.
+# A listener shares the store of the configuration that it is named after; of a client on another node it is alone.
 _REMOVE = """
 cd "$1" 2>/dev/null || exit 0
+failed=
 for each in *.json; do
-  case $each in "*.json" | *-listens.json) continue ;; esac
-  python3 main.py "$1/$each" destroy >/dev/null || exit 1
-  rm -f "$each"
+  case $each in *-listens.json) [ ! -e "${each%-listens.json}.json" ] || continue ;; esac
+  [ -e "$each" ] || continue
+  python3 main.py "$1/$each" destroy >/dev/null && rm -f "$each" "${each%.json}-listens.json" || failed=1
 done
+[ -z "$failed" ] || exit 1
 cd / && rm -rf "$1"
 """
 REMOVE_S = 240.0

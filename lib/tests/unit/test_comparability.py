@@ -94,6 +94,9 @@ def test_a_setting_that_changes_results_must_agree_where_both_tell_it(make, path
     change(one, "here", *path, value=None)
     assert (stamp([one, two]), comparability.between_sites({"a": one, "b": two}).differs) == ("", {})
     assert [(each.key, each.checked) for each in differences(one, two)] == [(key, False)]
+    shutil.copy(two / "provenance/here.json", one / "provenance/there.json")  # of two hosts one tells it
+    assert comparability.between_sites({"a": one, "b": two}).differs == {}
+    (one / "provenance/there.json").unlink()
     facts = json.loads((one / "provenance/here.json").read_text())
     del facts[path[0]][path[1]]  # as of a session from before hosts were asked for it
     (one / "provenance/here.json").write_text(json.dumps(facts))

@@ -179,6 +179,16 @@ def test_an_environment_that_is_not_of_this_place_and_python_is_made_anew(
     assert (tmp_path / "env/.made").exists() == kept
 
 
+def test_an_environment_is_kept_where_the_checkout_is_entered_through_a_link(tmp_path: Path) -> None:
+    _python(tmp_path, "python3.12", "3.12.1")
+    _python(tmp_path / "env", "python", "3.12.1")
+    (tmp_path / "env/.made").write_text(str(tmp_path.resolve()))
+    os.utime(tmp_path / "env/.made", (0, 0))  # before the lock was written
+    (tmp_path / "link").symlink_to(tmp_path)
+    _make_env(tmp_path, PYTHON=f"{tmp_path}/bin/python3.12", PWD=f"{tmp_path}/link")
+    assert (tmp_path / "env/.made").exists()
+
+
 def test_a_python_that_makes_no_environment_is_told_with_its_package(tmp_path: Path) -> None:
     _python(tmp_path, "python3.12", "3.12.3", complete=False)
     assert "apt-get install python3.12-venv" in _make_env(tmp_path)

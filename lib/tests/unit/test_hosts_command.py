@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +15,7 @@ import yaml
 
 from infrabench import cli
 from infrabench.machines.sites.prepare import apply
-from infrabench.machines.sites.prepare.plan import Command, HostPlan
+from infrabench.machines.sites.prepare.plan import Change, Command, HostPlan
 
 DEAD = {"address": "127.0.0.1", "port": 1}
 NEEDS_NO_IMAGE = ("--systems", "docker", "--workloads", "iozone")
@@ -106,6 +108,43 @@ def test_what_was_done_is_written_down_before_a_word_of_it_is_said(
     monkeypatch.setattr(apply, "render_results", render_results)
     assert cli.main(["hosts", "prepare", one, two, *NEEDS_NO_IMAGE, "--yes"]) == 0
     assert "written: ['one', 'two']" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("pending")
+def test_a_record_that_cannot_be_written_keeps_neither_results_nor_other_records(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = _inventory(tmp_path, "one"), _inventory(tmp_path, "two", server={"address": "127.0.0.1", "port": 2})
+    write_record = apply.write_record
+
+    def write_another(path: Path, *more: Any) -> Path:
+        if path.stem == "one":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write_record(path, *more)
+
+    monkeypatch.setattr(apply, "write_record", write_another)
+    assert cli.main(["hosts", "prepare", one, two, *NEEDS_NO_IMAGE, "--yes"]) == 1
+    said = capsys.readouterr()
+    assert [f"{name} server: 0 packages and 0 files changed" in said.out for name in ("one", "two")] == [True, True]
+    assert [str(path) in said.out for path in tmp_path.glob("*.json")] == [True]
+    assert f"infrabench: {one}: no record could be written: No space left on device" in said.err
+
+
+@pytest.mark.parametrize(("packages", "status"), [((), 0), ((Change("fio", "", "3.36", ()),), 1)])
+def test_a_host_that_lacks_nothing_is_ready_without_newer_lists(
+    packages: tuple[Change, ...], status: int, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_plans(hosts: list[HostPlan]) -> list[HostPlan]:
+        plan = {"commands": (Command(("apt-get", "update")),), "updates": True, "packages": packages}
+        return [replace(each, **plan) for each in hosts]
+
+    monkeypatch.setattr(apply, "make_plans", make_plans)
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    path = _inventory(tmp_path, "one")
+    assert cli.main(["hosts", "prepare", path, *NEEDS_NO_IMAGE, "--update"]) == status
+    said = capsys.readouterr()
+    assert "nothing was changed" in said.out
+    assert ("not ready: server" in said.err) == bool(status)
 
 
 @pytest.mark.usefixtures("pending")

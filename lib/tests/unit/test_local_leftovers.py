@@ -14,7 +14,7 @@ from infrabench import registry
 from infrabench.core import Host, ProvisionError, SiteError
 from infrabench.machines.hosts import claims, marks
 from infrabench.machines.hosts.host import LocalHost
-from infrabench_platforms import guest_bridge, local_leftovers
+from infrabench_platforms import containers, guest_bridge, local_leftovers
 from infrabench_platforms.stores import upload
 
 MINE = {"claim": "mine"}
@@ -27,7 +27,7 @@ class Machine:
         self.bridge, self.note = folder / "links" / guest_bridge.BRIDGE, folder / "notes/ip_forward"
         self.removed: list[str] = []
         self.holders: list[Any] = []
-        self.busy = False
+        self.busy, self.is_root = False, True
         self.left: list[str] = []
         self.stuck: set[str] = set()
         patch.setattr(local_leftovers, "LINKS", self.bridge.parent)
@@ -37,6 +37,7 @@ class Machine:
         patch.setattr(claims, "claim_hosts", self.claim)
         patch.setattr(marks, "sweeping", self.sweeping)
         patch.setattr(guest_bridge, "release_bridge", self.release)
+        patch.setattr(containers, "is_root", lambda host: self.is_root)
         patch.setattr(registry, "names", lambda kind: ("docker", "flannel", "lxc"))
         patch.setattr(registry, "system", self.system)
 
@@ -110,29 +111,57 @@ def test_a_host_that_the_caller_has_claimed_is_looked_at_once_and_rid_of_what_wa
     assert len(said) == 1
 
 
-def test_stores_are_destroyed_each_once_before_their_program_goes(machine: Machine) -> None:
+def test_what_is_left_of_root_stays_for_another_user_who_is_told(machine: Machine) -> None:
+    machine.leave()
+    machine.is_root = False
+    said: list[str] = []
+    local_leftovers.remove(LocalHost("server"), said.append)
+    assert said == ["What a killed session has left on server stays: removing it takes root"]
+    assert machine.removed == []
+    assert len(local_leftovers.find()) == 2
+
+
+def test_what_is_still_there_although_nothing_failed_is_named(machine: Machine) -> None:
+    """As a guest of a daemon that does not run: its port keeps the bridge."""
+    machine.leave()
+    machine.bridge.unlink()
+    machine.bridge.mkdir()
+    with pytest.raises(ProvisionError, match=rf"left on server what cannot be removed: {machine.note}$"):
+        local_leftovers.remove(LocalHost("server"))
+    assert machine.removed == ["docker", "lxc"]
+
+
+def program(machine: Machine, busy: str) -> None:
+    """Write the program of a store node that keeps what it was told, and cannot destroy the store `busy`."""
     machine.stores.mkdir()
     (machine.stores / "main.py").write_text(f"""
 import sys
 with open({str(machine.stores.parent / "verbs")!r}, "a") as verbs:
     print(*sys.argv[1:], file=verbs)
+if sys.argv[1].endswith("/{busy}.json"):
+    sys.exit("the pool is busy")
 """)
-    for name in ("ceph", "ceph-listens", "zfs"):
+
+
+def test_stores_are_destroyed_each_once_before_their_program_goes(machine: Machine) -> None:
+    program(machine, busy="none")
+    for name in ("ceph", "ceph-listens", "zfs", "zfs-c-listens"):  # the last is a client of a store on another node
         (machine.stores / f"{name}.json").touch()
-    assert len(local_leftovers.find()) == 3
+    assert len(local_leftovers.find()) == 4
     local_leftovers.remove(LocalHost("server"))
     destroyed = (machine.stores.parent / "verbs").read_text().splitlines()
-    assert destroyed == [f"{machine.stores}/{name}.json destroy" for name in ("ceph", "zfs")]
+    assert sorted(destroyed) == [f"{machine.stores}/{name}.json destroy" for name in ("ceph", "zfs-c-listens", "zfs")]
     assert not machine.stores.exists()
 
 
-def test_a_store_that_cannot_be_destroyed_stays_and_is_named(machine: Machine) -> None:
-    machine.stores.mkdir()
-    (machine.stores / "main.py").write_text("raise SystemExit('the pool is busy')\n")
-    (machine.stores / "zfs.json").touch()
+def test_a_store_that_cannot_be_destroyed_stays_and_is_named_and_keeps_no_other(machine: Machine) -> None:
+    program(machine, busy="ceph")
+    for name in ("ceph", "ceph-listens", "zfs", "zfs-listens"):
+        (machine.stores / f"{name}.json").touch()
     with pytest.raises(ProvisionError, match=r"left on server what cannot be removed: stores: .*the pool is busy"):
         local_leftovers.remove(LocalHost("server"))
-    assert (machine.stores / "zfs.json").exists()
+    assert sorted(path.name for path in machine.stores.glob("*.json")) == ["ceph-listens.json", "ceph.json"]
+    assert (machine.stores / "main.py").exists()
 
 
 def test_what_a_session_has_that_lives_stays_and_is_told(machine: Machine) -> None:

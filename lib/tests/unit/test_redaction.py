@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infrabench.core import Result
+from infrabench.core import CommandFailed, Result
 from infrabench.machines.sites import kubeconfig, redaction
 from infrabench.machines.sites.kubeconfig import Kubeconfig
 
@@ -149,6 +149,18 @@ def test_a_context_is_not_told_whatever_it_is_called(context: str) -> None:
     told = ("kubectl", "--kubeconfig", "KUBECONFIG", "--context=CONTEXT", "get", "web")
     assert found.argv == told
     assert found.stdout == f"{shlex.join(told)}: dial API-SERVER; --context={context}-2".encode()
+
+
+@pytest.mark.parametrize("size", [1, 4, 10, 300])
+def test_no_part_of_a_context_or_path_is_told_where_a_failed_command_is_shortened(size: int) -> None:
+    """As Amazon calls a cluster, with the number of its owner."""
+    context, path = f"arn:aws:eks:eu-central-1:123456789012:cluster/{'e' * size}", f"/home/me/{'a' * size}/config"
+    private = kubeconfig.private(Kubeconfig(Path(path), "east", context, "https://192.0.2.1:6443"))
+    argv = ("/usr/local/bin/kubectl", "--kubeconfig", path, f"--context={context}", "get", "web")
+    told = redaction.text(str(CommandFailed(Result(argv, 1, b"", b"no such pod", 1.0, 2.0), "here")), private)
+    assert told.startswith("/usr/local/bin/kubectl --kubeconfig ")
+    assert not any(part in told for part in ("arn", "1234", "/home"))
+    assert told.endswith(" on here exited with 1 after 2.0 s: no such pod")
 
 
 def test_of_texts_that_begin_alike_the_longest_is_replaced_whole() -> None:

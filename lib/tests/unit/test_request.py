@@ -264,6 +264,12 @@ def test_cases_that_differ_in_something_else_keep_their_places() -> None:
             "4 GB default mode=strict",
         ]),
         ("storage", "smoke", {"rebuild.throttle": "default", "rebuild.mode": "strict"}, ["128 MB default mode=strict"]),
+        ("containers", "quick", {"mail.min_kib": 64, "mail.max_kib": 64}, ["min_kib=64 max_kib=64"]),
+        ("containers", "quick", {"mail.min_kib": 64}, ["min_kib=64"]),
+        ("containers", "paper", {"mail.max_kib": 64, "mail.min_kib": [1, 64]}, [
+            "max_kib=64 min_kib=1", "max_kib=64 min_kib=64",
+        ]),
+        ("containers", "quick", {"mail.threads": 5}, ["size=1MiB threads=5"]),
         ("storage", "quick", {"file-copy.files": 1, "file-copy.mode": "strict"}, ["1 file strict"]),
         ("storage", "quick", {"fio-4k.placement": "two-nodes", "fio-4k.mode": "strict", "fio-4k.pattern": "read"}, [
             "sequential read strict placement=two-nodes", "sequential read strict rbd placement=two-nodes",

@@ -262,10 +262,35 @@ def test_systems_that_cannot_be_frozen_end_the_session_and_every_trial_keeps_its
     assert [each.record.state for each in found] == ["failed", "aborted", "aborted"]
     assert found[1].record.reason == "the systems could not take turns: a: it is not frozen"
     assert found[1].blobs["ask-round-1.stdout"] == b"4 1 1"
-    assert [str(each.fatal) for each in found if each.fatal] == ["a: it is not frozen"]
+    assert [str(each.fatal) for each in found if each.fatal] == [found[1].record.reason]
     assert isinstance(found[1].fatal, SiteError)
     assert ("cleanup_failed" in found[1].record.conditions) == for_good
     assert [line for line in log if "stop" in line] == ["a stop", *([] if for_good else ["b stop"]), "c stop"]
+
+
+@pytest.mark.parametrize("number", [0, 2], ids=["the first of all", "the last"])
+def test_a_trial_whose_system_never_had_its_turn_is_still_to_be_run(number: int) -> None:
+    """No step stands before its measurement: it has run no command."""
+    log: list[str] = []
+    job = SimpleNamespace(**{**vars(WORKLOAD), "plan": lambda params, roles: plan(params, roles)[1:]})
+    trials = benches(log, a=[1, 1, 1], b=[None], c=[1, 1, 1])
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        raise ProvisionError("c: no freezer at /sys/fs/cgroup/c")
+        yield
+
+    trials[number] = (trials[number][0], replace(trials[number][1], turn=turn))
+    told = "the systems could not take turns: c: no freezer at /sys/fs/cgroup/c"
+    if number == 0:
+        with pytest.raises(SiteError, match=f"^{told}$"):
+            execute_turns(trials, job)
+        assert log == []
+        return
+    found = execute_turns(trials, job)
+    assert [(each.record.trial.system, each.record.state) for each in found] == [("a", "aborted"), ("b", "failed")]
+    assert (found[0].record.reason, str(found[0].fatal)) == (told, told)
+    assert not any(line.startswith("c") for line in log)
 
 
 def test_a_trial_that_had_not_begun_when_a_host_was_lost_is_still_to_be_run() -> None:

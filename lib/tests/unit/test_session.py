@@ -242,7 +242,7 @@ def test_what_a_writer_that_was_killed_at_its_very_end_did_not_list_is_listed(tm
 def test_a_lost_host_ends_the_session_and_its_trial_is_aborted_for_good(tmp_path, study):
     cases = (Case("fake", "bad", {"does": "fail"}), Case("fake", "good"))
     lethal = replace(study, profiles={"tiny": Profile(1, cases)})
-    with pytest.raises(SiteError, match=r"connection lost.*run it again"):
+    with pytest.raises(SiteError, match=r"connection lost\. The session stops here; run it again"):
         run(lethal, tmp_path / "s", fake_site(DyingHost("cannot open device")))
     (bad,) = [each for each in records.read_trials(tmp_path / "s") if each.state == "aborted"]
     assert "connection lost" in bad.reason

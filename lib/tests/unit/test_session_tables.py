@@ -15,7 +15,7 @@ from IPython.utils.capture import capture_output
 
 from infrabench.analysis import session_data
 from infrabench.ledger import records
-from infrabench.notebook import api, session_tables
+from infrabench.notebook import api, sections, session_tables
 from infrabench.workloads import _counters
 from tests.support import storage_fixtures
 from tests.support.analysis_fixtures import write_session
@@ -56,6 +56,16 @@ def test_its_verdicts_are_those_of_the_analysis(folder: Path, found: dict[str, A
     assert [verdict.partition(" (")[0] for verdict in columns["verdict"]] == list(rows["verdict"])
     assert [float(ratio) for ratio in columns["ratio"]] == pytest.approx(list(rows["ratio"]), abs=5e-3)
     assert set(columns["better"]) == {"higher"}
+
+
+def test_it_says_why_it_has_no_verdict_as_the_notebook_does(folder: Path, found: dict[str, Any]) -> None:
+    opened = session_data.open_session(folder)
+    compared = api.results(opened)
+    bare = replace(compared, contrasts=compared.contrasts[:0])
+    none = session_tables.make_abstract(opened, bare)["none"]
+    assert none == "No scenario with a primary metric was tried on native and on another system."
+    assert sections.answer(bare).text.startswith(none)
+    assert found["none"] == ""
 
 
 def test_missing_trials_are_planned_and_not_recorded_and_those_of_a_discarded_block_neither(tmp_path: Path) -> None:
@@ -121,6 +131,7 @@ def test_what_another_version_wrote_is_no_abstract(found: dict[str, Any]) -> Non
     other = [{key: value for key, value in found.items() if key != gone} for gone in found]
     columns = {**found["verdicts"], "columns": found["verdicts"]["columns"][1:]}
     other += [found | {"format": 2}, found | {"systems": "lxc"}, found | {"verdicts": columns}, found | {"plan": []}]
+    other += [found | {"sessions": []}, *(found | {name: "3"} for name in ("planned", "recorded", "ok"))]
     for each in (*other, "x", None):
         assert session_tables.find_abstracts([{"data": {session_tables.MIME: each}}]) == []
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from infrabench.core import DesignError, SiteError, digest
+from infrabench.core import DesignError, Result, SiteError, digest
 from infrabench.experiment.campaign.file import Slurm
 from infrabench.ledger import catalogue
 from infrabench.machines.hosts.host import LocalHost
@@ -60,11 +60,18 @@ def cancel(campaign: str) -> list[str]:
     if result.status in (126, 127):
         raise DesignError("there is no Slurm here (squeue cannot be run): start the campaign on a login node")
     if not result.ok:
-        tail = result.stderr.decode("utf-8", "replace").strip()[-300:]
-        raise SiteError(f"Slurm does not answer: squeue {result.ending}: {tail}. Is slurmctld up?")
+        raise SiteError(f"Slurm does not answer: squeue {_explain_failure(result)}. Is slurmctld up?")
     rows = [line.split(None, 1) for line in result.stdout.decode("utf-8", "replace").splitlines()]
     ours = re.compile(re.escape(job_prefix(campaign)) + RUN)
     found = [number for number, name in (row for row in rows if len(row) == 2) if ours.fullmatch(name.strip())]
     if found and not (gone := here.run(("scancel", *found), timeout_s=ASK_S)).ok:
-        raise SiteError(f"jobs of an earlier start cannot be cancelled: scancel {gone.ending}: {', '.join(found)}")
+        raise SiteError(
+            f"jobs of an earlier start cannot be cancelled: scancel {_explain_failure(gone)}. Cancel them by hand: "
+            f"scancel {' '.join(found)}"
+        )
     return found
+
+
+def _explain_failure(result: Result) -> str:
+    said = result.stderr.decode("utf-8", "replace").strip()[-300:].rstrip(".")
+    return f"{result.ending}: {said or 'no reason given'}"

@@ -198,17 +198,21 @@ def _find(case: Case, name: str, value: Any, declared: Mapping[str, Param]) -> t
     """Return the places of the words in the name of a case that say its value of a parameter, and what says `value`.
 
     Profiles write ``users=1000``, ``size=64MiB`` (of ``size_bytes``), ``10 pods``, ``4 GB``, and choices, which may
-    begin a word (``tcp-4``). No places where none of it is there, no text where `value` cannot be said so.
+    begin a word (``tcp-4``). No places where none of it is there, no text where `value` cannot be said so:
+    ``size=1MiB`` of mail is the smallest of its messages in KiB, and the largest.
     """
     words, param = case.scenario.split() if case.scenario != UNNAMED else [], declared[name]
     then, shown, noun = _complete(case, declared)[name], _show(value, param), name.removesuffix("s")
     choice = _words_of_choice(case, name, declared)
     for at, word in enumerate(words):
-        key, is_pair, _ = word.partition("=")
+        key, is_pair, text = word.partition("=")
         two, several = words[at : at + 2], words[at : at + len(choice)]
         size = re.fullmatch(SIZE_TEXT, " ".join(two)) if param.unit == "B" else None
         if is_pair and (key == name or name.startswith(f"{key}_")):
             return range(at, at + 1), f"{key}={shown}"
+        both = re.fullmatch(SIZE_TEXT, text) if param.unit == "KiB" else None
+        if both and int(both[1]) * SIZES[both[2]] // BINARY["KiB"] == then:
+            return range(at, at + 1), ""
         if two in ([str(then), name], [str(then), noun]):
             return range(at, at + 2), f"{shown} {noun if value == 1 else name}"
         if size and int(size[1]) * SIZES[size[2]] == then:

@@ -140,7 +140,8 @@ class Runner:
             fatal = next((each.fatal for each in finished if each.fatal is not None), None)
             if fatal is not None:
                 self.append_look(Look(0, {}, True, "error"), [])
-                raise SiteError(f"{fatal} The session stops here; run it again to go on") from fatal
+                end = "" if str(fatal).endswith((".", "?")) else "."
+                raise SiteError(f"{fatal}{end} The session stops here; run it again to go on") from fatal
             self.refuse_gap(max(each.record.conditions.get("clock_stepped_s", 0.0) for each in finished))
             self.ended_s = time.time()
 

@@ -83,7 +83,10 @@ class Finished:
 
 
 def execute(trial: Trial, workload: Workload, bench: Bench) -> Finished:
-    """Return what became of `trial`. Raises only what is not the trial's own: an interrupt, a mistaken plan."""
+    """Return what became of `trial`.
+
+    Raises only what is not the trial's own: an interrupt, a mistaken plan, what kept it from its first turn.
+    """
     return execute_turns([(trial, bench)], workload)[0]
 
 
@@ -92,7 +95,7 @@ def execute_turns(trials: Sequence[tuple[Trial, Bench]], workload: Workload) -> 
 
     Their systems are measured in that order in the first round, in the reverse order in the second, and so on: none is
     always the first. A trial that had not begun when a host was lost, or a system could not be frozen, is not among
-    them. Raises as `execute` does.
+    them. Raises as `execute` does, of what kept all of them from their first turn.
     """
     runs = [_Run(trial, bench, workload) for trial, bench in trials]
     now = runs[0]
@@ -103,11 +106,14 @@ def execute_turns(trials: Sequence[tuple[Trial, Bench]], workload: Workload) -> 
             for now in runs if number % 2 == 0 else reversed(runs):
                 now.measure(number)
     except FATAL as error:
-        now.fatal = _site_error(error)
-        what = "a host was lost" if isinstance(error, SiteError) else "the systems could not take turns"
+        fatal, begun = _site_error(error), [run for run in runs if run.has_begun]
+        if not begun:
+            raise fatal from error.__cause__  # the error of a lost host is raised as it came
+        (now if now.has_begun else begun[0]).fatal = fatal
+        reason = f"a host was lost: {error}" if fatal is error else str(fatal)
         for run in runs:
             if run is now or run.state == "ok":
-                run.end("aborted", f"{what}: {error}")
+                run.end("aborted", reason)
     except BaseException:
         for run in runs:  # for the steps that follow: no record is made of it
             run.end("aborted", "interrupted")
@@ -171,16 +177,14 @@ class _Run:
         self.windows: list[tuple[Mapping[str, Sample], Mapping[str, Sequence[Sample]]]] = []
         self.unclean: list[str] = []
         self.started, self.begin, self.took_s = time.time(), time.monotonic(), 0.0
-
-    @property
-    def has_begun(self) -> bool:
-        return self.took_s > 0
+        self.has_begun = False  # has it had its system's turn: commands ran
 
     @contextmanager
     def turn(self) -> Iterator[None]:
         begin = time.monotonic()
         try:
             with self.bench.turn():
+                self.has_begun = True
                 yield
         finally:
             self.took_s += time.monotonic() - begin
@@ -334,7 +338,7 @@ class _Run:
 
 def _site_error(error: SiteError | ProvisionError) -> SiteError:
     """Return what ends the session: whatever kept a trial from its turn, its records and those beside it are kept."""
-    return error if isinstance(error, SiteError) else SiteError(str(error))
+    return error if isinstance(error, SiteError) else SiteError(f"the systems could not take turns: {error}")
 
 
 def _is_removed(target: Target, step: Step) -> bool:

@@ -287,11 +287,13 @@ def _codes(one: _Provenance, two: _Provenance) -> Iterator[Difference]:
 def _of_site(one: _Provenance) -> dict[str, Any]:
     """What the hosts of a session say that has to agree within one, without their names, and what its systems are."""
     found: dict[str, Any] = {
-        f"hosts {key}": sorted({str(each.get(key)) for each in one.hosts.values()})
+        f"hosts {key}": sorted(
+            {str(each.get(key)) for each in one.hosts.values() if key not in WHERE_KNOWN or each.get(key) is not None}
+        )
         for key in AGREED
         if key != "hostname"
     }
-    found = {key: values for key, values in found.items() if key not in OPTIONAL or values != ["None"]}
+    found = {key: values for key, values in found.items() if values or key not in OPTIONAL}
     for name, each in one.systems.items():
         deployed = {key: value for key, value in each.items() if key.split(".")[0] in (*DEPLOYED, "tools")}
         found |= {f"{name} {key}": value for key, value in deployed.items()}

@@ -119,7 +119,8 @@ def open_site(spec: str | Path, say: Say = log.info, session: str = "") -> Itera
     `session`, every host is claimed for it first (see `claims`), and so is a cluster that a kubeconfig leads to (see
     `cluster_claim`): nobody else can measure there meanwhile. What a killed session has left on these hosts is removed.
     Raises `SiteError` for an unknown site, a faulty file, a host or cluster that does not answer within seconds, or a
-    host that another session has.
+    host that another session has; `ProvisionError` for what was left and cannot be removed, or a lab that does not come
+    up.
     """
     holder = claims.make_holder(session) if session else None
     with ExitStack() as stack:

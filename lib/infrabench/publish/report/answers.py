@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from infrabench.analysis import results
 from infrabench.analysis.tables import ruled_out_label
 from infrabench.analysis.tables.bounds import find_cost
 from infrabench.notebook import session_tables
@@ -183,11 +182,6 @@ def grade_run(abstract: Mapping[str, Any], contrasts: Sequence[Contrast]) -> tup
     if 0 < smallest < FEW:
         return "few", f"measurement with few {unit}: at n = {smallest} intervals rest on a normal distribution"
     return "measurement", "measurement"
-
-
-def explain_none(abstract: Mapping[str, Any]) -> str:
-    """Return why a session has no contrast, as its notebook says it."""
-    return results.explain_none(abstract, valued=abstract["ok"] > 0)
 
 
 def count_verdicts(contrasts: Sequence[Contrast]) -> dict[str, int]:
