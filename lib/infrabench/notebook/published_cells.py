@@ -45,10 +45,10 @@ VALUES = (
     *("printed", "read", "theirs", "metric", "system", "scenario", "ours", "95 % CI", "unit", "ours / theirs", "note"),
     "printed in",
 )
+KEPT = ("better", "n_pairs", "pair_unit", "p_method", "margin", "ratio")  # of the contrast of two cells
 COMPARED = (
-    *("printed", "ours", "workload", "metric", "system", "better", "n_pairs", "pair_unit", "margin"),
-    *("ratio", "ratio_low", "ratio_high", "published_low", "published_high", "predicted_low", "predicted_high"),
-    *("agreement", "note", "reason"),
+    *("printed", "ours", "workload", "metric", "system", *KEPT, "ratio_low", "ratio_high"),
+    *("published_low", "published_high", "predicted_low", "predicted_high", "agreement", "note", "reason"),
 )
 
 
@@ -296,7 +296,7 @@ def _compared(
         word, why = agreement(ratio, theirs, predicted, "size", n)
     notes = [f"ours is {' and '.join(more)}" if more else "", why]
     note = "; ".join(filter(None, [*notes, pair.note]))
-    return {name: getattr(ratio, name) for name in ("better", "n_pairs", "pair_unit", "margin", "ratio")} | {
+    return {name: getattr(ratio, name) for name in KEPT} | {
         "ours": " / ".join(f"{each.system}, {each.scenario}" for each in ours), "system": ours[0].system,
         "ratio_low": ends[0], "ratio_high": ends[1], "predicted_low": predicted[0], "predicted_high": predicted[1],
         "agreement": word, "note": note, "reason": note if word == NOT_COMPARABLE else "",

@@ -16,13 +16,17 @@ from infrabench.analysis.published import score
 from infrabench.analysis.published.comparison import AGREES_DIRECTION, AGREES_SIZE, DISAGREES, NOT_COMPARABLE
 from infrabench.analysis.published.printed_numbers import ENGINES
 from infrabench.core import SchemaError
+from infrabench.stats.events import BY_SHARES
+from infrabench.stats.table import PER_BLOCK, PER_DEPLOYMENT
+from infrabench.stats.verdicts import PAIRED_T
 from tests.support.analysis_fixtures import SYSTEMS
 from tests.support.look_at import check_paper, make_view, marked, texts
 
 NAN = float("nan")
 ROW: dict[str, Any] = {
     "workload": "iozone", "scenario": "size=64MiB", "metric": "read_B_per_s", "system": "docker", "baseline": "native",
-    "better": "higher", "level": NAN, "margin": 0.02, "n_pairs": 30, "pair_unit": "blocks", "ratio": 0.95,
+    "better": "higher", "level": NAN, "margin": 0.02, "n_pairs": 30, "pair_unit": PER_BLOCK, "p_method": PAIRED_T,
+    "ratio": 0.95,
     "ratio_low": 0.93, "ratio_high": 0.97, "published_low": 0.94, "published_high": 0.94, "predicted_low": 0.92,
     "predicted_high": 0.98, "agreement": AGREES_SIZE, "reason": "", "printed": None, "ours": None,
 }  # fmt: skip
@@ -81,6 +85,23 @@ def test_ours_and_theirs_stand_at_their_places_with_reasons_and_counts() -> None
     assert "5 comparisons: agrees in size 1, agrees in direction 1, disagrees 1, not comparable 2." in told
     assert "Not measured in this session: 1." in told
     assert "Beyond the axis (arrows): 1." in told
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ([{}], "over 30 blocks with its paired 95 % Fieller interval; thin: where a second campaign of the papers' number "
+         "of runs would"),
+        ([{"pair_unit": PER_DEPLOYMENT, "n_pairs": 6}],
+         "over 6 deployments with its paired 95 % Fieller interval; thin: where a second campaign of one deployment would"),
+        ([{}, {"pair_unit": PER_DEPLOYMENT, "p_method": BY_SHARES}],
+         "over 30 blocks or deployments with its 95 % interval (paired Fieller; none of a share, which is compared by the "
+         "difference); thin: where a second campaign of the papers' number of runs or one deployment would"),
+    ],
+)  # fmt: skip
+def test_the_caption_says_what_the_intervals_are_of(changes: list[dict[str, Any]], said: str) -> None:
+    told = published(make_view(published=rows(*changes, UNMEASURED | {"p_method": NAN}), systems=SYSTEMS)).caption
+    assert f"beside ours, each {said} put its ratio" in told
 
 
 def test_a_narrow_figure_has_short_words_and_the_number_that_is_beyond_its_axis() -> None:

@@ -22,6 +22,7 @@ from infrabench.core import SchemaError
 from infrabench.notebook import published_cells, published_coverage, quality_classes
 from infrabench.notebook.published_cells import compare_published, read_cells
 from infrabench.notebook.published_coverage import SCORE, find_first, find_reasons
+from infrabench.stats.verdicts import PAIRED_T
 from tests.support import analysis_fixtures, storage_fixtures
 from tests.support.analysis_fixtures import NOTHING_MISSING, SYSTEMS, lose, results_in
 from tests.support.analysis_fixtures import table_rows as rows
@@ -250,6 +251,8 @@ def test_ratios_of_two_cells_are_those_of_the_study_alone(
     assert "kata, 40 containers / containerd, 10 containers" in ib.published(quick).text
     rows = compare_published(stores)
     assert set(rows.loc[rows["printed"].isna(), "system"]) == {"ceph"}
+    for kind in (rows["printed"].isna(), rows["printed"].notna()):  # what names the interval in the figure's caption
+        assert set(rows.loc[kind & rows["ratio_low"].notna(), "p_method"]) == {PAIRED_T}
     assert set(rows["printed"].dropna()) == {f"{each}, 40 GB used / {each}, 20 GB used" for each in ("ceph", "zfs")}
 
 
