@@ -261,8 +261,12 @@ def _ratios(found: Results, pair: PublishedPair) -> Iterator[dict[str, Any]]:
         for metric, of in cells_of.items()
     }  # fmt: skip
     if not any(ours_of.values()):
-        lacking = [each for i, each in enumerate(both) if all(of[i].empty for of in cells_of.values())]
-        reason = f"{_lacking(found, lacking or both)}; {pair.note}"
+        if any(not (above.empty or below.empty) for above, below in cells_of.values()):
+            why = "no two of the measured sizes are those of this pair"
+        else:
+            lacking = [each for i, each in enumerate(both) if all(of[i].empty for of in cells_of.values())]
+            why = _lacking(found, lacking or both)
+        reason = f"{why}; {pair.note}"
         yield head | {
             "metric": both[0].metrics[0], "n_pairs": 0, "agreement": NOT_COMPARABLE, "note": reason, "reason": reason,
         }  # fmt: skip

@@ -239,6 +239,9 @@ def test_a_rebuild_is_compared_at_the_papers_own_sizes_and_never_across_sizes(tm
         each = analysis.results(found.data, trials.reset_index(drop=True), NOTHING_MISSING, tmp_path)
         ours = published_cells.compare_ratios(each)["ours"]
         assert sorted(" / ".join(re.findall(r"(\d+) GB", text)) for text in ours) == sorted(2 * sizes)
+    mixed = both[both["scenario"].str.match("(4|20) GB")].reset_index(drop=True)
+    rows = published_cells.compare_ratios(analysis.results(found.data, mixed, NOTHING_MISSING, tmp_path))
+    assert set(rows["reason"].str.partition(";")[0]) == {"no two of the measured sizes are those of this pair"}
 
 
 def test_ratios_of_two_cells_are_those_of_the_study_alone(
