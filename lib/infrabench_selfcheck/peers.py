@@ -56,8 +56,8 @@ STARTS = 5  # of which the median is how much of a process is its start
 EFFECTS = (0.0, 0.005, 0.02)
 SEED = 20200315
 MOST_BLOCKS = 100_000
-# The interpreter itself, to which `python3` beside the commands is a link: what stands for it on the search path may be
-# a script, or another one for a tool that clears its environment as ReBench does, and the commands would not be the same.
+# The interpreter itself: what stands for it on the search path may be a script, or another one for a tool that clears
+# its environment as ReBench does, and the commands would not be the same. `python3` beside them is a link to it.
 PYTHON = Path(sys.executable).resolve()
 FILE = "campaigns.jsonl"
 READING = '1000 * json.loads(data.strip().splitlines()[-1])["seconds"]'  # of what the probe prints, in ms

@@ -142,7 +142,8 @@ def test_the_commands_run_the_interpreter_itself_wherever_it_is(
     said = []
 
     def run(folder: Path, effect: float, seconds: float) -> peers.Samples:
-        done = subprocess.run((folder / "slower.sh", "1"), env={"PATH": ""}, check=True, capture_output=True, timeout=60)
+        command = (folder / "slower.sh", "1")
+        done = subprocess.run(command, env={"PATH": ""}, check=True, capture_output=True, timeout=60)
         said.append((json.loads(done.stdout)["chunks"], (folder / "python3").readlink()))
         return SLOWER, SAME
 

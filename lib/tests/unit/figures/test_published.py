@@ -88,20 +88,22 @@ def test_ours_and_theirs_stand_at_their_places_with_reasons_and_counts() -> None
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "over", "interval", "size"),
     [
-        ([{}], "over 30 blocks with its paired 95 % Fieller interval; thin: where a second campaign of the papers' number "
-         "of runs would"),
-        ([{"pair_unit": PER_DEPLOYMENT, "n_pairs": 6}],
-         "over 6 deployments with its paired 95 % Fieller interval; thin: where a second campaign of one deployment would"),
-        ([{}, {"pair_unit": PER_DEPLOYMENT, "p_method": BY_SHARES}],
-         "over 30 blocks or deployments with its 95 % interval (paired Fieller; none of a share, which is compared by the "
-         "difference); thin: where a second campaign of the papers' number of runs or one deployment would"),
+        ([{}], "30 blocks", "paired 95 % Fieller interval", "the papers' number of runs"),
+        ([{"pair_unit": PER_DEPLOYMENT}], "30 deployments", "paired 95 % Fieller interval", "one deployment"),
+        (
+            [{}, {"pair_unit": PER_DEPLOYMENT, "p_method": BY_SHARES}], "30 blocks or deployments",
+            "95 % interval (paired Fieller; none of a share, which is compared by the difference)",
+            "the papers' number of runs or one deployment",
+        ),
     ],
 )  # fmt: skip
-def test_the_caption_says_what_the_intervals_are_of(changes: list[dict[str, Any]], said: str) -> None:
+def test_the_caption_says_what_the_intervals_are_of(
+    changes: list[dict[str, Any]], over: str, interval: str, size: str
+) -> None:
     told = published(make_view(published=rows(*changes, UNMEASURED | {"p_method": NAN}), systems=SYSTEMS)).caption
-    assert f"beside ours, each {said} put its ratio" in told
+    assert f"beside ours, each over {over} with its {interval}; thin: where a second campaign of {size} would" in told
 
 
 def test_a_narrow_figure_has_short_words_and_the_number_that_is_beyond_its_axis() -> None:
