@@ -23,7 +23,9 @@ PARAMS = {
     ),
     "array_bytes": Param(0, least=0, unit="B", meaning="size of an array, 4096 or more; 0: from llc_multiple"),
     "llc_multiple": Param(
-        4.0, least=0, meaning="size of an array in last-level caches; not used when array_bytes is given",
+        4.0,
+        least=0,
+        meaning="size of an array in last-level caches; not used when array_bytes is given",
         instead="array_bytes",
     ),
 }

@@ -135,7 +135,7 @@ def test_what_a_tool_times_is_longer_by_the_same_share_for_all(tmp_path: Path, s
 def test_the_commands_run_the_interpreter_itself_wherever_it_is(
     tmp_path: Path, scripts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert peers.PYTHON == Path(sys.executable).resolve()
+    assert Path(sys.executable).resolve() == peers.PYTHON
     python = tmp_path / "of mine/python3.99"
     python.parent.mkdir()
     python.symlink_to(peers.PYTHON)
