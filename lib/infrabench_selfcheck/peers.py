@@ -57,8 +57,8 @@ EFFECTS = (0.0, 0.005, 0.02)
 SEED = 20200315
 MOST_BLOCKS = 100_000
 # The interpreter itself: what stands for it on the search path may be a script, or another one for a tool that clears
-# its environment as ReBench does, and the commands would not be the same.
-PYTHON = Path(sys.base_prefix) / "bin/python3"
+# its environment as ReBench does, and the commands would not be the same. `python3` beside them is a link to it.
+PYTHON = Path(sys.executable).resolve()
 FILE = "campaigns.jsonl"
 READING = '1000 * json.loads(data.strip().splitlines()[-1])["seconds"]'  # of what the probe prints, in ms
 Key = tuple[int, float, str, float]  # repetition, busy-wait, tool, seconds
@@ -122,8 +122,9 @@ def report(repetitions: int, seconds: float, out: Path, say: Callable[[str], Non
         machine, versions = _describe_machine(), {key[2]: _ask_version(TOOLS[key[2]]) for key in lacking}
         with (
             claims.claim_hosts([LocalHost()], claims.make_holder("peers")),
-            tempfile.TemporaryDirectory(dir=out) as folder,
+            tempfile.TemporaryDirectory(dir=out.resolve()) as folder,
         ):
+            (Path(folder) / "python3").symlink_to(PYTHON)
             for at, key in enumerate(lacking):
                 kept[key] = _run(Path(folder), key, versions[key[2]], machine)
                 with path.open("a", encoding="utf-8") as lines:
@@ -221,7 +222,8 @@ def _write_commands(folder: Path, share: float) -> None:
     """Write the two commands of the peers, of which one waits busily for `share` of each chunk's time."""
     for what, own in (("same", 0.0), ("slower", share)):
         script = folder / f"{what}.sh"
-        script.write_text(f'#!/bin/sh\nINFRABENCH_BUSY_SHARE={own:g} exec {PYTHON} "${{0%/*}}/probe.py" "$@"\n')
+        run = 'exec "${0%/*}/python3" "${0%/*}/probe.py" "$@"'
+        script.write_text(f"#!/bin/sh\nINFRABENCH_BUSY_SHARE={own:g} {run}\n")
         script.chmod(0o755)
 
 
@@ -264,7 +266,7 @@ def _infrabench(folder: Path, effect: float, seconds: float) -> Samples:
     host, workload, guards = LocalHost(), registry.workload("spin"), Guards(None, None, None, None)
     samples: dict[str, list[float]] = {"same": [], "slower": []}
     shares = {"same": 0.0, "slower": effect}
-    path = f"PATH={PYTHON.parent}:{os.environ.get('PATH', os.defpath)}"
+    path = f"PATH={folder}:{os.environ.get('PATH', os.defpath)}"
     prefixes = {name: ("env", path, f"INFRABENCH_BUSY_SHARE={share:g}") for name, share in shares.items()}
     kept = folder / f"session-{time.time_ns()}"
     with watching([host], {}) as monitor:

@@ -146,7 +146,8 @@ def findings(found: Results, workload: str, metric: str) -> Shown:
         return alone(found, workload)
     rows = chosen(found, workload, metric)
     left_out = not_applicable(found, workload, metric)
-    if rows.empty and not (left_out and workload in set(found.table["workload"])):
+    valid = workload in set(found.table["workload"]) and not _explain_invalid(found, workload)
+    if rows.empty and not (left_out and valid):
         return absent(found, workload)
     sentences = [sentence(row) for row in rows.itertuples(index=False)]
     sentences += [f"{who}: not run: {why}." for who, why in left_out.items()]

@@ -86,7 +86,8 @@ class Param:
     It is of the type of its default: a switch, a whole number, a number (which may be whole) or a text. `work`: it says
     how much a trial does (requests, events), and a trial that is cut into rounds does a share of it in each; what one
     run of the tool measures must not hang on how long it is then. `words`: choice -> what names of scenarios call it,
-    where that is not the choice itself.
+    where that is not the choice itself. `instead`: the parameter, a number, that is used in its place unless that is 0;
+    a case that gives both is refused.
 
     >>> Param(10, least=1, unit="s", meaning="length of the run").check("seconds", 0)
     Traceback (most recent call last):
@@ -101,6 +102,7 @@ class Param:
     meaning: str = ""
     work: bool = False
     words: Mapping[str, str] = field(default_factory=dict, hash=False)
+    instead: str = ""
 
     def check(self, name: str, given: object) -> None:
         """Raise `DesignError` unless `given` is what the parameter, called `name`, may be."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from infrabench.analysis.budget import describe_share, is_shared_out, share_next
+from infrabench.analysis.budget import describe_share, share_next
 from infrabench.analysis.session_data import Session
 from infrabench.analysis.tidy import tidy
 from infrabench.core import DesignError
@@ -239,25 +240,29 @@ def budget_table(session: Session) -> pd.DataFrame:
     One row per workload, scenario, metric and system. ``pairs needed``: at which no outcome is inconclusive at the
     margin, at the spread seen so far; empty where no number is named, and ``note`` says why. ``more time``: what so
     many more blocks of the case take, with all its systems. No row for a session of another kind, or before its first
-    look.
+    look. Of pooled sessions each has its rows.
     """
-    looks = _looks(session)
-    if not looks:
-        return pd.DataFrame(columns=COLUMNS)
-    return _tabulate(looks[-1]["budget"], labels.of(session.folder), ended=bool(looks[-1]["reason"]))
+    columns = COLUMNS if len(session.folders) == 1 else ["session", *COLUMNS]
+    frames = [
+        _tabulate(looks[-1]["budget"], labels.of(folder), ended=bool(looks[-1]["reason"])).assign(session=folder.name)
+        for folder in session.folders
+        if (looks := _looks(folder))
+    ]
+    return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
 
 
 def budget_summary(session: Session) -> str:
     """Return what a time was expected to decide after the first blocks, and what it did not and what that would take.
 
-    Empty for a session that shares out no time, or before its first look.
+    Empty for a session that shares out no time, or before its first look. Of pooled sessions each is named.
     """
-    looks, names = _looks(session), labels.of(session.folder)
-    if not looks:
-        return ""
-    first, last = looks[0], looks[-1]
-    ended = [describe_end(last["budget"], last["reason"], names)] if last["reason"] else []
-    return " ".join([describe_expectation(first["budget"]), *ended])
+    told = []
+    for folder in session.folders:
+        if looks := _looks(folder):
+            last, name = looks[-1], "" if len(session.folders) == 1 else f"{folder.name}: "
+            told.append(f"{name}{describe_expectation(looks[0]['budget'])}")
+            told += [describe_end(last["budget"], last["reason"], labels.of(folder))] if last["reason"] else []
+    return " ".join(told)
 
 
 def describe_enough(look: Mapping[str, Any]) -> str:
@@ -325,9 +330,9 @@ def budget_from_pilot(session: Session, minutes: float) -> tuple[str, pd.DataFra
     ), frame.drop(columns="pairs")
 
 
-def _looks(session: Session) -> list[dict[str, Any]]:
-    looks = read_blocks(session.folder, LOOK) if is_shared_out(session.data) else []
-    return [each for each in looks if "budget" in each]
+def _looks(folder: Path) -> list[dict[str, Any]]:
+    """Return the looks of the session in a folder that share out a time."""
+    return [each for each in read_blocks(folder, LOOK) if "budget" in each]
 
 
 def _expect(frame: pd.DataFrame, left_s: float) -> list[int]:

@@ -45,10 +45,10 @@ VALUES = (
     *("printed", "read", "theirs", "metric", "system", "scenario", "ours", "95 % CI", "unit", "ours / theirs", "note"),
     "printed in",
 )
+KEPT = ("better", "n_pairs", "pair_unit", "p_method", "margin", "ratio")  # of the contrast of two cells
 COMPARED = (
-    *("printed", "ours", "workload", "metric", "system", "better", "n_pairs", "pair_unit", "margin"),
-    *("ratio", "ratio_low", "ratio_high", "published_low", "published_high", "predicted_low", "predicted_high"),
-    *("agreement", "note", "reason"),
+    *("printed", "ours", "workload", "metric", "system", *KEPT, "ratio_low", "ratio_high"),
+    *("published_low", "published_high", "predicted_low", "predicted_high", "agreement", "note", "reason"),
 )
 
 
@@ -261,8 +261,12 @@ def _ratios(found: Results, pair: PublishedPair) -> Iterator[dict[str, Any]]:
         for metric, of in cells_of.items()
     }  # fmt: skip
     if not any(ours_of.values()):
-        lacking = [each for i, each in enumerate(both) if all(of[i].empty for of in cells_of.values())]
-        reason = f"{_lacking(found, lacking or both)}; {pair.note}"
+        if any(not (above.empty or below.empty) for above, below in cells_of.values()):
+            why = "no two of the measured sizes are those of this pair"
+        else:
+            lacking = [each for i, each in enumerate(both) if all(of[i].empty for of in cells_of.values())]
+            why = _lacking(found, lacking or both)
+        reason = f"{why}; {pair.note}"
         yield head | {
             "metric": both[0].metrics[0], "n_pairs": 0, "agreement": NOT_COMPARABLE, "note": reason, "reason": reason,
         }  # fmt: skip
@@ -296,7 +300,7 @@ def _compared(
         word, why = agreement(ratio, theirs, predicted, "size", n)
     notes = [f"ours is {' and '.join(more)}" if more else "", why]
     note = "; ".join(filter(None, [*notes, pair.note]))
-    return {name: getattr(ratio, name) for name in ("better", "n_pairs", "pair_unit", "margin", "ratio")} | {
+    return {name: getattr(ratio, name) for name in KEPT} | {
         "ours": " / ".join(f"{each.system}, {each.scenario}" for each in ours), "system": ours[0].system,
         "ratio_low": ends[0], "ratio_high": ends[1], "predicted_low": predicted[0], "predicted_high": predicted[1],
         "agreement": word, "note": note, "reason": note if word == NOT_COMPARABLE else "",

@@ -48,13 +48,14 @@ def validity_table(session: Session) -> pd.DataFrame:
     counts = counts.reindex(columns=list(STATES), fill_value=0)
     absent = session.missing.groupby(["system", "workload"], observed=True).size()
     counts = counts.join(absent.rename("missing"), how="outer").fillna(0).astype(int).reset_index()
-    names = labels.of(session.folder)
-    notes = {  # of tools whose version no test of their parser has
-        (names.get(system, system), name): told
-        for system, each in records.read_provenance(session.folder, records.DEPLOYMENTS).items()
-        for name, told in each.get("untested", {}).items()
-    }
-    counts["note"] = [notes.get(pair, "") for pair in zip(counts["system"], counts["workload"], strict=True)]
+    notes: dict[tuple[str, str], dict[str, None]] = {}  # of tools whose version no test of their parser has
+    for folder in session.folders:
+        names = labels.of(folder)
+        for system, each in records.read_provenance(folder, records.DEPLOYMENTS).items():
+            for name, told in each.get("untested", {}).items():
+                notes.setdefault((names.get(system, system), name), {})[told] = None
+    pairs = zip(counts["system"], counts["workload"], strict=True)
+    counts["note"] = ["; ".join(notes.get(pair, ())) for pair in pairs]
     left = [(name, "all", f"not run: {reason}") for name, reason in session.data["not_run"].items()]
     left += [("all", name, f"not run: {reason}") for name, reason in session.data.get("left_out", {}).items()]
     together: dict[tuple[str, str, str], list[str]] = {}  # scenarios that do not apply, those of one reason together
@@ -145,11 +146,12 @@ def capabilities_table(session: Session) -> pd.DataFrame:
     often it said them. Empty where no system says any.
     """
     said: dict[str, list[dict[str, Any]]] = {}
-    known = labels.of(session.folder)
-    for file in (name for name in records.list_provenance(session.folder) if name.startswith(records.DEPLOYMENTS)):
-        for name, each in records.read_provenance(session.folder, file).items():
-            if each["facts"].get("capabilities"):
-                said.setdefault(known.get(name, name), []).append(_flat(each["facts"]["capabilities"]))
+    for folder in session.folders:
+        known = labels.of(folder)
+        for file in (name for name in records.list_provenance(folder) if name.startswith(records.DEPLOYMENTS)):
+            for name, each in records.read_provenance(folder, file).items():
+                if each["facts"].get("capabilities"):
+                    said.setdefault(known.get(name, name), []).append(_flat(each["facts"]["capabilities"]))
     names = dict.fromkeys(key for each in said.values() for one in each for key in one)
     columns = {
         system: {key: " / ".join(dict.fromkeys(str(one.get(key, "")) for one in each)) for key in names}
@@ -169,8 +171,13 @@ def paths_table(session: Session) -> pd.DataFrame:
     path are not in it.
     """
     rows: dict[tuple[str, str, str], tuple[Counter[str], dict[str, set[str]]]] = {}
-    known = labels.of(session.folder)
-    for record in records.read_trials(session.folder):
+    trials = (
+        (known, record)
+        for folder in session.folders
+        for known in [labels.of(folder)]
+        for record in records.read_trials(folder)
+    )
+    for known, record in trials:
         words = [part for step in record.steps for part in step["argv"] if part.startswith(CLAIM)]
         claims = [json.loads(word.removeprefix(CLAIM)) for word in words]
         devices = next((each["devices"] for each in claims if "device" in each), {})

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from infrabench.core import Capture, DesignError, Measurements, Param, Params, ParseError, Roles, Step, Steps
+from infrabench.core import Capture, Measurements, Param, Params, ParseError, Roles, Step, Steps
 from infrabench.workloads._parse import at, at_least, equal, higher, json_object, positive, text, value, within
 
 PARAMS = {
@@ -22,7 +22,12 @@ PARAMS = {
         10, least=2, meaning="times that each kernel runs, of which the first is not counted", work=True
     ),
     "array_bytes": Param(0, least=0, unit="B", meaning="size of an array, 4096 or more; 0: from llc_multiple"),
-    "llc_multiple": Param(4.0, least=0, meaning="size of an array in last-level caches"),
+    "llc_multiple": Param(
+        4.0,
+        least=0,
+        meaning="size of an array in last-level caches; not used when array_bytes is given",
+        instead="array_bytes",
+    ),
 }
 PROGRAMS = {"server": {"ib-stream": ""}}
 VERSION = ("ib-stream", "--version"), r"^ib-stream (.+)$"
@@ -34,15 +39,10 @@ METRICS = {f"{kernel}_B_per_s": "fixed-work rate" for kernel in ARRAYS_MOVED}
 
 
 def plan(params: Params, roles: Roles) -> Steps:
-    """Return the one run; `DesignError` when a parameter is out of range, or would have no effect."""
+    """Return the one run; `DesignError` when a parameter is out of range."""
     size = ("--llc-multiple", f"{params['llc_multiple']:g}")
     if params["array_bytes"]:
         at_least("array_bytes", params["array_bytes"], 4096)
-        if params["llc_multiple"] != PARAMS["llc_multiple"].default:
-            raise DesignError(
-                f"stream: llc_multiple = {params['llc_multiple']:g} has no effect beside array_bytes = "
-                f"{params['array_bytes']}: set array_bytes=0, or no llc_multiple"
-            )
         size = ("--array-bytes", str(params["array_bytes"]))
     threads = ("--threads", str(params["threads"])) if params["threads"] else ()
     # Threads that stay where they are keep the pages that they touched first.

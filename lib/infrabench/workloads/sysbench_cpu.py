@@ -14,7 +14,9 @@ from infrabench.workloads._parse import Field, equal, higher, lower, one, positi
 
 PARAMS = {
     "threads": Param(1, least=1, meaning="threads"),
-    "seconds": Param(10.0, least=1, unit="s", meaning="length of the run; not used when events is given"),
+    "seconds": Param(
+        10.0, least=1, unit="s", meaning="length of the run; not used when events is given", instead="events"
+    ),
     "events": Param(0, least=0, meaning="fixed amount of work instead; 0: none", work=True),
     "cpu_max_prime": Param(10000, least=3, meaning="largest number that is tested for being prime"),
 }
@@ -53,12 +55,8 @@ METRICS = {
 
 
 def plan(params: Params, roles: Roles) -> Steps:
-    """Return the one run; `DesignError` for a time that sysbench would not take, or that would have no effect."""
+    """Return the one run; `DesignError` for a time that sysbench would not take."""
     given, events = params["seconds"], params["events"]
-    if events and given != PARAMS["seconds"].default:
-        raise DesignError(
-            f"sysbench-cpu: seconds = {given:g} has no effect beside events = {events}: set events=0, or no seconds"
-        )
     if given % 1:
         raise DesignError(f"sysbench-cpu: seconds must be whole, sysbench would round {given:g}")
     seconds = 0 if events else round(given)

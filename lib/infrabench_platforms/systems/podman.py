@@ -69,13 +69,13 @@ podman --cgroup-manager=cgroupfs rm --force --ignore --time 0 --volumes "$1" >/d
 """
 
 # What somebody runs a container of stays. With its first command Podman mounts the folder of its overlays on itself:
-# that goes when nothing is left in it that could be in use.
+# that goes when nothing is left in it that could be in use. Where Podman does not answer, others may use the folder.
 _REMOVE_IMAGES = """
 for name in $(podman images --format '{{.Repository}}:{{.Tag}}'); do
   case $name in "$1":*) podman image rm "$name" >/dev/null 2>&1 ;; esac
 done
-left=$(podman ps --all --quiet; podman images --all --quiet)
-[ -n "$left" ] || umount /var/lib/containers/storage/overlay 2>/dev/null
+left=$(podman ps --all --quiet && podman images --all --quiet) && [ -z "$left" ] &&
+  umount /var/lib/containers/storage/overlay 2>/dev/null
 :
 """
 

@@ -111,6 +111,7 @@ def test_a_workload_without_a_valid_trial_says_how_they_ended(found: results.Res
     cell = {"system": "lxd", "workload": "stream", "scenario": "default", "reason": "no room"}
     less = replace(failed, data=failed.data | {"not_applicable": [cell]})
     assert results.absence(less, "stream") == f"{why}; lxd at default: no room"
+    assert results.findings(less, "stream", "triad_B_per_s").text == f"stream: {why}; lxd at default: no room."
 
 
 def test_what_several_systems_lack_to_be_compared_is_said(found: results.Results, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from infrabench import registry
 from infrabench.analysis.budget import check_looks
-from infrabench.analysis.session_data import open_session
+from infrabench.analysis.session_data import open_session, pool
 from infrabench.analysis.tidy import tidy
 from infrabench.cli.session import describe_state, verify
 from infrabench.core import Capture, DesignError, LedgerError, Measurement, ParseError, Request, Trial, canonical
@@ -177,6 +177,16 @@ def test_what_the_time_could_not_decide_and_what_that_would_take_is_said(
     assert int(told["pairs needed"][1]) > 20
     shown = sections.fold_provenance(opened).text
     assert said in shown
+    monkeypatch.setitem(NOISE, 2.0, 0.002)
+    measure(tmp_path / "t")
+    both = pool([tmp_path / "s", tmp_path / "t"])
+    other = plan_tables.budget_summary(open_session(tmp_path / "t"))
+    assert ": 2 of 2 primary contrasts have enough pairs" in other
+    assert plan_tables.budget_summary(both) == f"s: {said} t: {other}"
+    rows = plan_tables.budget_table(both)
+    assert list(rows[["session", "note"]].itertuples(index=False, name=None)) == [
+        ("s", "enough"), ("s", "not enough"), ("t", "enough"), ("t", "enough"),
+    ]  # fmt: skip
     assert "It ended because" in "\n".join(describe_state(tmp_path / "s"))
     assert "It ended because" in caplog.text
     assert "After the first blocks" in caplog.text

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import subprocess
 import sys
 from pathlib import Path
 
@@ -129,7 +131,27 @@ def test_what_a_tool_times_is_longer_by_the_same_share_for_all(tmp_path: Path, s
     report(tmp_path)
     shares = sorted(each.split("BUSY_SHARE=")[1].split()[0] for each in scripts)
     assert shares == ["0", "0", "0.005", "0.0075", "0.02", "0.03"]
-    assert all(f"exec {peers.PYTHON} " in each for each in scripts)
+
+
+def test_the_commands_run_the_interpreter_itself_wherever_it_is(
+    tmp_path: Path, scripts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Path(sys.executable).resolve() == peers.PYTHON
+    python = tmp_path / "of mine/python3.99"
+    python.parent.mkdir()
+    python.symlink_to(peers.PYTHON)
+    said = []
+
+    def run(folder: Path, effect: float, seconds: float) -> peers.Samples:
+        command = (folder / "slower.sh", "1")
+        done = subprocess.run(command, env={"PATH": ""}, check=True, capture_output=True, timeout=60)
+        said.append((json.loads(done.stdout)["chunks"], (folder / "python3").readlink()))
+        return SLOWER, SAME
+
+    monkeypatch.setattr(peers, "PYTHON", python)
+    monkeypatch.setattr(peers, "TOOLS", {"other": peers.Peer("python3", run)})
+    report(tmp_path / "out")
+    assert said == [(1, python)] * len(peers.EFFECTS)
 
 
 @pytest.mark.parametrize(

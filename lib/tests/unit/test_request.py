@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from infrabench import cli, registry
-from infrabench.core import Case, DesignError, Limits, Param, Request
+from infrabench.core import Case, DesignError, Limits, Param, Profile, Request
 from infrabench.core.request import parse_settings
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.settings import SUBSET, apply_settings, draw_subset, read_settings
@@ -310,19 +311,61 @@ def test_names_of_a_study_have_the_words_that_its_workloads_declare(study: str) 
             assert [words for words in said if f" {words} " not in f" {case.scenario} "] == []
 
 
-def test_words_are_of_choices() -> None:
+def test_words_are_of_choices_and_what_is_used_instead_is_a_parameter() -> None:
     for name in registry.names("workloads"):
-        for param in registry.workload(name).PARAMS.values():
+        declared = registry.workload(name).PARAMS
+        for param in declared.values():
             assert set(param.words) <= set(param.choices)
+            assert not param.instead or declared[param.instead].default == 0
 
 
-def test_a_time_in_place_of_an_amount_of_work_has_no_rounds() -> None:
-    wanted = api.request(
-        "containers", profile="quick", workloads="sysbench-cpu", set="sysbench-cpu.events=0 sysbench-cpu.seconds=2"
-    )
-    assert {(case.rounds, case.params["seconds"]) for case in wanted.cases} == {(1, 2)}
-    with pytest.raises(DesignError, match=r"seconds = 2 has no effect beside events = \d+: set events=0"):
-        api.request("containers", profile="quick", workloads="sysbench-cpu", set="sysbench-cpu.seconds=2")
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ("sysbench-cpu.events=0", 10.0),
+        ("sysbench-cpu.events=0 sysbench-cpu.seconds=2", 2),
+        ("sysbench-cpu.seconds=30 sysbench-cpu.events=0", 30),
+    ],
+)
+def test_a_time_in_place_of_an_amount_of_work_has_no_rounds_and_is_what_the_plan_expects(
+    given: str, seconds: float
+) -> None:
+    wanted = api.request("containers", profile="quick", workloads="sysbench-cpu", set=given)
+    assert {(case.rounds, case.params["seconds"], case.seconds) for case in wanted.cases} == {(1, seconds, seconds)}
+
+
+def test_a_size_that_is_left_to_the_machine_takes_as_long_as_the_one_in_its_place() -> None:
+    wanted = api.request("containers", profile="quick", workloads="stream", set="stream.array_bytes=0")
+    assert [(case.params["array_bytes"], case.seconds) for case in wanted.cases] == [(0, 0.7)]
+
+
+@pytest.mark.parametrize(
+    ("profile", "given", "said"),
+    [
+        ("quick", "sysbench-cpu.seconds=2", r"= 2 has no effect beside events = \d+: set events=0, or no "),
+        ("quick", "sysbench-cpu.seconds=10", "seconds = 10 has no effect beside events"),  # its default
+        ("smoke", "sysbench-cpu.seconds=10 sysbench-cpu.events=0,400", "beside events = 400: set"),
+        ("quick", "stream.llc_multiple=4", "llc_multiple = 4 has no effect .*: set array_bytes=0"),
+    ],
+)
+def test_what_is_set_without_an_effect_is_refused(profile: str, given: str, said: str) -> None:
+    with pytest.raises(DesignError, match=said):
+        api.request("containers", profile=profile, set=given)
+
+
+def test_a_case_says_nothing_that_has_no_effect() -> None:
+    declared = {"load": {"seconds": Param(2.0, instead="requests"), "requests": Param(0)}}
+    study = replace(registry.study("containers"), profiles={
+        "odd": Profile(1, (Case("load", "odd", {"requests": 5, "seconds": 2.0}),)),
+    })  # fmt: skip
+    with pytest.raises(DesignError, match=r"load: seconds = 2\.0 has no effect beside requests = 5"):
+        designs.design(study, Request("containers", "odd"), declared=declared)
+
+
+@pytest.mark.parametrize(("study", "profile"), [("containers", "smoke"), ("known-effects", "quick")])
+def test_an_amount_of_work_takes_the_place_of_the_time_that_a_profile_has(study: str, profile: str) -> None:
+    (case,) = api.request(study, profile=profile, workloads="sysbench-cpu", set="sysbench-cpu.events=400").cases
+    assert (case.scenario, case.params["events"], case.params["seconds"]) == ("threads=1 events=400", 400, 10.0)
 
 
 @pytest.mark.parametrize(
@@ -402,6 +445,8 @@ def test_every_number_of_every_workload_of_a_study_can_be_set(study: str) -> Non
         for workload in dict.fromkeys(case.workload for case in profile.cases):
             case = next(case for case in profile.cases if case.workload == workload)
             for parameter, param in registry.workload(workload).PARAMS.items():
+                if case.params.get(param.instead):  # it would have no effect
+                    continue
                 value = case.params.get(parameter, param.default)
                 wanted = api.request(
                     study, profile=name, workloads=[workload], set={f"{workload}.{parameter}": [value]}

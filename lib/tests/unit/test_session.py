@@ -177,6 +177,8 @@ def test_a_tool_whose_output_no_test_has_is_named_and_used(tmp_path, study, monk
     }  # fmt: skip
     assert f"fake on fake-other: {told}" in caplog.text
     assert (session_tables.validity_table(opened)["note"] == told).all()
+    both = session_data.pool([tmp_path / "quiet", tmp_path / "s"], stamped=True)
+    assert (session_tables.validity_table(both)["note"] == told).all()
     assert (session_tables.deployments_table(opened).loc["untested.fake"] == told).all()
     assert (opened.table["state"] == "ok").all()
 

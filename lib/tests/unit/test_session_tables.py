@@ -168,6 +168,9 @@ def test_what_every_deployment_said_of_itself_is_shown(plain: Path) -> None:
     deployments(plain, 2, "not enforced")
     table = session_tables.capabilities_table(session_data.open_session(plain))
     assert table.loc["network_policy", "docker"] == "enforced / not enforced"
+    again = shutil.copytree(plain, plain.with_name("again"))
+    pooled = session_tables.capabilities_table(session_data.pool([plain, again]))
+    assert pooled["docker"].tolist() == ["enforced / not enforced", "1450", "6"]
 
 
 def test_a_session_that_says_no_capabilities_and_claims_no_path_has_empty_tables(plain: Path) -> None:
@@ -198,6 +201,9 @@ def test_trials_that_were_held_against_their_path_are_counted(plain: Path) -> No
         "quiet": "eth0", "on the nodes": "worker1 eth0, worker1 flannel.1",
     }  # fmt: skip
     assert table.loc["docker", ["ok", "checked", "another path"]].tolist() == [0, 0, 2]
+    again = shutil.copytree(plain, plain.with_name("again"))
+    pooled = session_tables.paths_table(session_data.pool([plain, again])).set_index("system")
+    assert pooled.loc["docker", ["ok", "checked", "another path"]].tolist() == [0, 0, 4]
 
 
 def test_a_trial_that_a_guard_spoilt_took_no_other_path_and_one_without_devices_was_not_checked(plain: Path) -> None:

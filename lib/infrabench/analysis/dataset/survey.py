@@ -183,7 +183,7 @@ def primary_table(made: DatasetSurvey) -> Shown:
     some = made.primary.head(SHOWN)
     rounded = (tables.contrasts_table(some) if len(some) else pd.DataFrame()).reindex(columns=RATIO)
     named = some.reindex(columns=["study", "site"]).reset_index(drop=True)
-    caption = "Ratios to the baseline of each study at each site, with 95 % Fieller intervals. Sites are not pooled."
+    caption = "Ratios to the baseline of each study at each site, with 95 % intervals. Sites are not pooled."
     return _cut(made, "primary", pd.concat([named, rounded], axis=1), made.primary, caption)
 
 

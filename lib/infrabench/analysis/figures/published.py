@@ -20,6 +20,7 @@ from infrabench.analysis.published.comparison import AGREES_DIRECTION, AGREES_SI
 from infrabench.analysis.published.printed_numbers import ENGINES
 from infrabench.analysis.tables import notation
 from infrabench.core import SchemaError
+from infrabench.stats.table import PER_DEPLOYMENT
 
 INK = theme.COLOURS[0]
 SHORT = {AGREES_SIZE: "size", AGREES_DIRECTION: "direction", DISAGREES: "disagrees", NOT_COMPARABLE: "n.c."}
@@ -28,6 +29,7 @@ TALL, RANGE, BESIDE = 0.36, 0.26, 0.26
 ROOM = 1.12  # of the axis, beyond what must be on it
 SCORE_MM = 6.5  # a version of the score
 ENDS = ["ratio_low", "ratio_high", "published_low", "published_high"]
+RUNS = "the papers' number of runs"
 NEUTRAL = theme.SystemStyle(theme.COLOURS[1], "o", "-")  # of a ratio of two cells of ours
 
 
@@ -115,10 +117,12 @@ def _caption(view: View, limit: float) -> str:
     said = ", ".join(f"{word} {counts[word]}" for word in SHORT if word in counts)
     boxes = "; boxes: ranges over load levels" if (rows["published_low"] < rows["published_high"]).any() else ""
     beyond = (rows["published_high"] < 1 / limit) | (rows["published_low"] > limit)
+    # as `comparison.count_published` has it
+    size = dict.fromkeys("one deployment" if unit == PER_DEPLOYMENT else RUNS for unit in ours["pair_unit"])
     parts = [
         f"Published ratios (upright bars{boxes}), which carry no interval, beside ours",
-        f" over {sentences.pairs(ours)} with the paired 95 % Fieller interval; thin: where a second campaign of the "
-        "papers' number of runs would put its ratio with 95 % probability on this site" if len(ours) else "",
+        f", each over {sentences.pairs(ours)} with {sentences.ratio_interval(ours)}; thin: where a second campaign of "
+        f"{' or '.join(size)} would put its ratio with 95 % probability on this site" if len(ours) else "",
         f". {len(rows)} comparisons: {said}. ",
         f"Not measured in this session: {len(rows) - len(ours)}. " if len(rows) > len(ours) else "",
         "Agrees in size: the published ratio, or part of its range, lies in the prediction interval; agrees in ",

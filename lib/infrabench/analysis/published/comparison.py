@@ -32,7 +32,7 @@ COMPARED = (
     *("published_low", "published_high", "published_n", "predicted_low", "predicted_high"),
     *("agreement", "grade", "where", "note", "reason"),
 )
-CONTRAST = ("baseline", "better", "level", "margin", "pair_unit")  # what a figure needs beside them
+CONTRAST = ("baseline", "better", "level", "margin", "pair_unit", "p_method")  # what a figure needs beside them
 Use = Literal["size", "direction"]
 USE: Mapping[str, Use] = {"good": "size", "fair": "size", "poor": "direction", "unusable": "direction"}  # by grade
 # how printed numbers become a ratio to the baseline; the printed formula |Pm - Pb| / Pb lost the sign, words keep it

@@ -320,12 +320,20 @@ def _cut(case: Case, declared: Mapping[str, Param], rounds: int | None) -> Case:
 
 
 def completed(workload: str, params: Mapping[str, Any], declared: Mapping[str, Param]) -> dict[str, Any]:
-    """Return the parameters of a case with the workload's defaults; `DesignError` for one that it may not be."""
+    """Return the parameters of a case with the workload's defaults.
+
+    `DesignError` for one that it may not be, or that has no effect beside another.
+    """
+    whole = {**{name: param.default for name, param in declared.items()}, **params}
     for name, given in params.items():
         if name not in declared:
             raise unknown_name(f"parameter of workload {workload!r}", name, declared)
         declared[name].check(f"parameter {name} of workload {workload!r}", given)
-    return {**{name: param.default for name, param in declared.items()}, **params}
+        other = declared[name].instead
+        if whole.get(other):
+            effect = f"{name} = {given} has no effect beside {other} = {whole[other]}"
+            raise DesignError(f"{workload}: {effect}: set {other}=0, or no {name}")
+    return whole
 
 
 def _check_stopping(stopping: Stopping | None, blocks: int, deployments: int) -> None:

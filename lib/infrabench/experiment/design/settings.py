@@ -135,15 +135,21 @@ def draw_subset(levels: Sequence[int], count: int) -> list[int]:
 def _at(alike: Sequence[Case], chosen: Mapping[str, Any], swept: Sequence[str], declared: Mapping[str, Param]) -> Case:
     """Return the case at these values, of the cases that ask the same question."""
     near = min(alike, key=lambda case: _distance(_complete(case, declared), chosen))
-    then, params = _complete(near, declared), {**near.params, **chosen}
+    then = _complete(near, declared)
+    used = {name: value for name, value in near.params.items() if not chosen.get(declared[name].instead)}
+    params = {**used, **chosen}
     seconds, disk_bytes = near.seconds, float(near.disk_bytes)
     for name, value in chosen.items():
         if declared[name].work or declared[name].unit == "B":
-            times = value / then[name] if then[name] else 1.0
+            times = value / then[name] if value and then[name] else 1.0
             seconds *= times
             disk_bytes *= times if declared[name].unit == "B" else 1.0
         elif declared[name].unit == "s":
             seconds = max(seconds + value - then[name], 0.0)
+    now = _complete(replace(near, params=params), declared)
+    for name, param in declared.items():
+        if param.unit == "s" and then.get(param.instead) and not now[param.instead]:
+            seconds = float(now[name])  # a time in place of an amount of work is what the trial takes
     axis = swept[0] if len(swept) == 1 else near.factor if not swept else None
     level = params.get(axis) if axis else None
     if isinstance(level, bool) or not isinstance(level, int | float):

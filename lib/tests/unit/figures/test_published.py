@@ -16,13 +16,17 @@ from infrabench.analysis.published import score
 from infrabench.analysis.published.comparison import AGREES_DIRECTION, AGREES_SIZE, DISAGREES, NOT_COMPARABLE
 from infrabench.analysis.published.printed_numbers import ENGINES
 from infrabench.core import SchemaError
+from infrabench.stats.events import BY_SHARES
+from infrabench.stats.table import PER_BLOCK, PER_DEPLOYMENT
+from infrabench.stats.verdicts import PAIRED_T
 from tests.support.analysis_fixtures import SYSTEMS
 from tests.support.look_at import check_paper, make_view, marked, texts
 
 NAN = float("nan")
 ROW: dict[str, Any] = {
     "workload": "iozone", "scenario": "size=64MiB", "metric": "read_B_per_s", "system": "docker", "baseline": "native",
-    "better": "higher", "level": NAN, "margin": 0.02, "n_pairs": 30, "pair_unit": "blocks", "ratio": 0.95,
+    "better": "higher", "level": NAN, "margin": 0.02, "n_pairs": 30, "pair_unit": PER_BLOCK, "p_method": PAIRED_T,
+    "ratio": 0.95,
     "ratio_low": 0.93, "ratio_high": 0.97, "published_low": 0.94, "published_high": 0.94, "predicted_low": 0.92,
     "predicted_high": 0.98, "agreement": AGREES_SIZE, "reason": "", "printed": None, "ours": None,
 }  # fmt: skip
@@ -81,6 +85,25 @@ def test_ours_and_theirs_stand_at_their_places_with_reasons_and_counts() -> None
     assert "5 comparisons: agrees in size 1, agrees in direction 1, disagrees 1, not comparable 2." in told
     assert "Not measured in this session: 1." in told
     assert "Beyond the axis (arrows): 1." in told
+
+
+@pytest.mark.parametrize(
+    ("changes", "over", "interval", "size"),
+    [
+        ([{}], "30 blocks", "paired 95 % Fieller interval", "the papers' number of runs"),
+        ([{"pair_unit": PER_DEPLOYMENT}], "30 deployments", "paired 95 % Fieller interval", "one deployment"),
+        (
+            [{}, {"pair_unit": PER_DEPLOYMENT, "p_method": BY_SHARES}], "30 blocks or deployments",
+            "95 % interval (paired Fieller; none of a share, which is compared by the difference)",
+            "the papers' number of runs or one deployment",
+        ),
+    ],
+)  # fmt: skip
+def test_the_caption_says_what_the_intervals_are_of(
+    changes: list[dict[str, Any]], over: str, interval: str, size: str
+) -> None:
+    told = published(make_view(published=rows(*changes, UNMEASURED | {"p_method": NAN}), systems=SYSTEMS)).caption
+    assert f"beside ours, each over {over} with its {interval}; thin: where a second campaign of {size} would" in told
 
 
 def test_a_narrow_figure_has_short_words_and_the_number_that_is_beyond_its_axis() -> None:

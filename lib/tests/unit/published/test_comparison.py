@@ -79,7 +79,7 @@ def our_row(
     return {
         "workload": workload, "metric": metric, "scenario": scenario, "system": system, "baseline": baseline,
         "better": "", "level": np.nan, "margin": np.nan, "pair_unit": "blocks", "n_pairs": n, "ratio": ratio,
-        "ratio_low": (1 - half) * ratio, "ratio_high": (1 + half) * ratio, "reason": "",
+        "p_method": None, "ratio_low": (1 - half) * ratio, "ratio_high": (1 + half) * ratio, "reason": "",
     }  # fmt: skip
 
 

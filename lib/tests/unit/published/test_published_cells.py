@@ -22,6 +22,7 @@ from infrabench.core import SchemaError
 from infrabench.notebook import published_cells, published_coverage, quality_classes
 from infrabench.notebook.published_cells import compare_published, read_cells
 from infrabench.notebook.published_coverage import SCORE, find_first, find_reasons
+from infrabench.stats.verdicts import PAIRED_T
 from tests.support import analysis_fixtures, storage_fixtures
 from tests.support.analysis_fixtures import NOTHING_MISSING, SYSTEMS, lose, results_in
 from tests.support.analysis_fixtures import table_rows as rows
@@ -237,7 +238,11 @@ def test_a_rebuild_is_compared_at_the_papers_own_sizes_and_never_across_sizes(tm
     for trials, sizes in ((table, ["4 / 2"]), (own, ["40 / 20"]), (both, ["4 / 2", "40 / 20"])):
         each = analysis.results(found.data, trials.reset_index(drop=True), NOTHING_MISSING, tmp_path)
         ours = published_cells.compare_ratios(each)["ours"]
+        assert set(published_cells.compare_ratios(each)["p_method"]) == {PAIRED_T}
         assert sorted(" / ".join(re.findall(r"(\d+) GB", text)) for text in ours) == sorted(2 * sizes)
+    mixed = both[both["scenario"].str.match("(4|20) GB")].reset_index(drop=True)
+    rows = published_cells.compare_ratios(analysis.results(found.data, mixed, NOTHING_MISSING, tmp_path))
+    assert set(rows["reason"].str.partition(";")[0]) == {"no two of the measured sizes are those of this pair"}
 
 
 def test_ratios_of_two_cells_are_those_of_the_study_alone(
@@ -250,6 +255,7 @@ def test_ratios_of_two_cells_are_those_of_the_study_alone(
     assert "kata, 40 containers / containerd, 10 containers" in ib.published(quick).text
     rows = compare_published(stores)
     assert set(rows.loc[rows["printed"].isna(), "system"]) == {"ceph"}
+    assert set(rows.loc[rows["ratio_low"].notna(), "p_method"]) == {PAIRED_T}  # names the interval in the caption
     assert set(rows["printed"].dropna()) == {f"{each}, 40 GB used / {each}, 20 GB used" for each in ("ceph", "zfs")}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from infrabench import registry
 from infrabench.core import DeploySpec, Limits, ProvisionError, Target
 from infrabench_platforms import containers, guest_bridge
-from infrabench_platforms.systems import lxc, lxd, native
+from infrabench_platforms.systems import lxc, lxd, native, podman
+from tests.support.checks import check_each
 from tests.support.cluster_fakes import Scripted
 
 SPEC = DeploySpec("s", Limits(), "198.18.64.13")
@@ -91,6 +94,43 @@ def test_a_throw_away_instance_of_lxd_takes_one_call_and_is_as_the_one_measured(
         assert f"lxc.net.0.ipv4.address = {address}/24" in each["config"].pop("raw.lxc")
         assert each["devices"]["eth0"].pop("hwaddr") == guest_bridge.derive_mac(address)
     assert spare == own
+
+
+def bare(folder: Path) -> Scripted:
+    """Return a host without any engine: scripts find usual programs, and nothing of what they are to remove."""
+    folder.mkdir()
+    for name in ("cat", "find", "grep", "ls", "rm", "rmdir", "sleep", "timeout"):
+        (folder / name).symlink_to(str(shutil.which(name)))
+
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        if argv[0] != "sh":
+            return 127, b"not found"
+        absent = [f"{folder}/absent" if word.startswith("/") else f"absent-{word}" for word in argv[4:]]
+        done = subprocess.run(("/bin/sh", *argv[1:4], *absent), env={"PATH": str(folder)}, check=False, timeout=30)
+        return done.returncode, b""
+
+    return Scripted(answer)
+
+
+def test_what_an_engine_leaves_is_removed_from_a_host_without_the_engine_too(tmp_path: Path) -> None:
+    engines = [name for name in registry.names("systems") if hasattr(registry.system(name), "remove")]
+    assert {*engines} >= {"docker", "incus", "lxc", "lxd", "native", "podman"}
+    check_each(lambda name: registry.system(name).remove(bare(tmp_path / name)), engines)
+
+
+@pytest.mark.parametrize(
+    ("podman_does", "is_unmounted"), [(None, False), ("exit 1", False), ("echo 3f9c", False), ("exit 0", True)]
+)
+def test_the_storage_of_podman_is_unmounted_where_podman_says_that_it_is_empty(
+    podman_does: str | None, is_unmounted: bool, tmp_path: Path
+) -> None:
+    for name, text in (("umount", ">unmounted"), ("podman", podman_does)):
+        if text is not None:
+            (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+            (tmp_path / name).chmod(0o755)
+    script = ("/bin/sh", "-c", podman._REMOVE_IMAGES, "sh", podman.IMAGE)
+    subprocess.run(script, cwd=tmp_path, env={"PATH": str(tmp_path)}, check=True, timeout=30)
+    assert (tmp_path / "unmounted").exists() == is_unmounted
 
 
 def test_native_says_what_it_stands_on_in_the_lab() -> None:
