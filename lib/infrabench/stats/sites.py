@@ -3,11 +3,17 @@
 The site is a block level: a site's datum is its log ratio with the standard error that its own blocks or deployments
 give, never its trials. The ratio is that of geometric means, whose log has Student's t; a session's own tables lead
 with the ratio of means. What cannot be put together is refused, what is missing is counted with its reason.
+
+What is inferred holds wherever the sites would lie with their lost trials, of which it is known how far they may have
+moved each log ratio: an interval reaches as far, and a p is as large, as in any of all ways to move each site to one of
+its ends, and sites differ only where they do when moved as close together as that allows. Estimates, of the mean and of
+the spread between sites, and what is customary are those of the trials with a value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -34,6 +40,8 @@ FEW = (
     "no site has an interval", "a single site: nothing is known of others",
     "two sites: no mean over sites, nothing of others",
 )  # fmt: skip
+FREE = 7  # sites with lost trials that are moved each on its own: 128 ways
+BATCH = 50  # cases with lost trials that are worked out at a time
 UNITS = "sites differ in the unit of replication"
 ALONE = "sites: not significant within their family"
 CHECKED, FULL = 10, 29.0  # sites, and degrees of freedom of each, up to which and from which coverage was checked
@@ -135,8 +143,11 @@ def over_sites(
     marked = rows.copy()
     used = rows["error"].notna().to_numpy()
     counts = np.bincount(number[used], minlength=len(every))
-    for k in np.unique(counts):
-        cells = np.flatnonzero(counts == k)
+    # a case with lost trials is worked out in up to 129 ways, and takes as much more room
+    with_lost = np.bincount(number[used], rows["lost"].to_numpy()[used], minlength=len(every)) > 0
+    batch = np.where(with_lost, 1 + np.arange(len(every)) // BATCH, 0)
+    for k, which in np.unique(np.stack([counts, batch]), axis=1).T:
+        cells = np.flatnonzero((counts == k) & (batch == which))
         # their rows, site by site: (cells, k)
         places = np.flatnonzero(used & np.isin(number, cells))
         places = places[np.argsort(number[places], kind="stable")].reshape(len(cells), k)
@@ -180,14 +191,37 @@ def _missing(rows: pd.DataFrame, number: NDArray[np.intp], sites: Sequence[str],
     ]
 
 
+def _moved(y: Array, off: Array) -> Array:
+    """The estimates (cells, k), and with each moved by `off` down or up, in all ways: (ways, cells, k).
+
+    Of more than `FREE` sites that lost trials those that lost least go the same way.
+    """
+    free = min(int((off > 0).sum(axis=-1).max()), FREE)
+    if not free:
+        return y[None]
+    sign = np.minimum(np.argsort(np.argsort(-off, axis=-1), axis=-1), free - 1)  # which one moves a site
+    return np.stack([y, *(y + np.array(way)[sign] * off for way in product((-1, 1), repeat=free))])
+
+
+def _near(y: Array, e: Array, off: Array) -> Array:
+    """The estimates moved by `off` at the most, as close together as that allows: with the smallest Cochran's Q."""
+    low, high = y - off, y + off
+    ends = low.min(axis=-1), high.max(axis=-1)
+    for _ in range(60):  # Q about a centre is convex in it: halved until no digit is left
+        centre = (ends[0] + ends[1])[:, None] / 2
+        above = ((centre - np.clip(centre, low, high)) / e**2).sum(axis=-1) > 0
+        ends = np.where(above, ends[0], centre[:, 0]), np.where(above, centre[:, 0], ends[1])
+    return np.clip(centre, low, high)
+
+
 def _over(rows: pd.DataFrame, mine: NDArray[np.intp], margin: Array) -> dict[str, Any]:
     """The columns over sites of cases with equally many, `mine` (cells, k) the places of their rows."""
-    y, e, df = (rows[name].to_numpy()[mine] for name in ("log_ratio", "error", "df"))
+    y, e, df, off = (rows[name].to_numpy()[mine] for name in ("log_ratio", "error", "df", "lost"))
     k = mine.shape[1]
     qualified = [_qualified(rows.iloc[each]) for each in mine]
     line: dict[str, Any] = {"sites": k}
     if k > 1:
-        q, welch = meta_analysis.cochran_q(y, e), meta_analysis.welch_homogeneity(y, e, df)
+        q, welch = meta_analysis.cochran_q(y, e), meta_analysis.welch_homogeneity(_near(y, e, off), e, df)
         line |= {"q": q.statistic, "p_q": q.p, "p_sites": welch.p}
     if k < FEWEST:
         return line | {"verdict": NO_MEAN, "reason": join_words([FEW[k]] * len(qualified), qualified)}
@@ -198,11 +232,10 @@ def _over(rows: pd.DataFrame, mine: NDArray[np.intp], margin: Array) -> dict[str
     line |= {"hartung_knapp_low": np.exp(known.low), "hartung_knapp_high": np.exp(known.high)}
     unchecked = (k > CHECKED) & (df < FULL).any(axis=-1)
     reason = join_words(qualified, np.where(unchecked, UNCHECKED, ""))
-    off = rows["lost"].to_numpy()[mine]
     within = (np.log(1 - margin), np.log(1 + margin))
-    found = summary(y, e, df, within=within)
-    low, high = (summary(y + side * off, e, df, within=within) if off.any() else found for side in (-1, 1))
-    return line | _said(found, low, high) | {"reason": reason}
+    ways = _moved(y, off)
+    found = summary(ways, *(np.broadcast_to(each, ways.shape) for each in (e, df)), within=within)
+    return line | _said(found) | {"reason": reason}
 
 
 def _qualified(used: pd.DataFrame) -> str:
@@ -215,17 +248,13 @@ def _qualified(used: pd.DataFrame) -> str:
     return "; ".join(notes)
 
 
-def _said(found: Summary, low: Summary, high: Summary) -> dict[str, Any]:
-    """The mean over sites, a new site, and what the verdict rests on; also with all that was lost at either end."""
-    logs = {
-        "ratio": found.mean, "ratio_low": low.interval.low, "ratio_high": high.interval.high,
-        "equivalence_low": low.narrow.low, "equivalence_high": high.narrow.high,
-        "predicted_low": low.predicted.low, "predicted_high": high.predicted.high,
-    }  # fmt: skip
-    ratios = {name: np.exp(value) for name, value in logs.items()}
-    same = np.sign(low.mean) == np.sign(high.mean)
-    outside = np.maximum(low.p_outside, high.p_outside)
-    return ratios | {"p": np.where(same, np.maximum(low.p, high.p), 1.0), "p_equivalence": outside}
+def _said(found: Summary) -> dict[str, Any]:
+    """The mean over sites, a new site, and what the verdict rests on: of `found` (ways, cells) what holds in all."""
+    line: dict[str, Any] = {"ratio": np.exp(found.mean[0])}
+    for name, ends in (("ratio", found.interval), ("equivalence", found.narrow), ("predicted", found.predicted)):
+        line |= {f"{name}_low": np.exp(np.min(ends.low, axis=0)), f"{name}_high": np.exp(np.max(ends.high, axis=0))}
+    turned = np.ptp(np.sign(found.mean), axis=0) > 0
+    return line | {"p": np.where(turned, 1.0, found.p.max(axis=0)), "p_equivalence": found.p_outside.max(axis=0)}
 
 
 def _decided(every: pd.DataFrame) -> pd.DataFrame:
@@ -248,16 +277,17 @@ def _decided(every: pd.DataFrame) -> pd.DataFrame:
 
 def _against_others(rows: pd.DataFrame, mine: NDArray[np.intp], p_sites: Array) -> dict[str, NDArray[Any]]:
     """What the others say of each site, every column (cells, k)."""
-    y, e, df = (rows[name].to_numpy()[mine] for name in ("log_ratio", "error", "df"))
+    y, e, df, off = (rows[name].to_numpy()[mine] for name in ("log_ratio", "error", "df", "lost"))
     w = 1 / (e**2 + np.asarray(meta_analysis.between_variance(y, e, df))[:, None])
-    found = deleted(y, e, df)
-    out = multiplicity.holm(found.p_predicted) < ALPHA
+    ways = _moved(y, off)
+    found = deleted(ways, *(np.broadcast_to(each, ways.shape) for each in (e, df)), own=(y - off, y + off))
+    p_apart, p_predicted = found.p_apart.max(axis=0), found.p_predicted.max(axis=0)
+    alike = found.p_others.min(axis=0) >= ALPHA
+    out = multiplicity.holm(p_predicted) < ALPHA
     # apart from others that agree: the one that is furthest from them, and only where sites differ at all
-    furthest = np.arange(mine.shape[1]) == np.argmin(found.p_apart, axis=-1)[:, None]
-    apart = (
-        furthest & (p_sites < ALPHA)[:, None] & (multiplicity.holm(found.p_apart) < ALPHA) & (found.p_others >= ALPHA)
-    )
+    furthest = np.arange(mine.shape[1]) == np.argmin(p_apart, axis=-1)[:, None]
+    apart = furthest & (p_sites < ALPHA)[:, None] & (multiplicity.holm(p_apart) < ALPHA) & alike
     return {
-        "weight": w / w.sum(axis=-1, keepdims=True), "apart": found.apart, "p_apart": found.p_apart,
-        "p_predicted": found.p_predicted, "named": np.select([out, apart], [STANDS_OUT, APART], default=""),
+        "weight": w / w.sum(axis=-1, keepdims=True), "apart": found.apart[0], "p_apart": p_apart,
+        "p_predicted": p_predicted, "named": np.select([out, apart], [STANDS_OUT, APART], default=""),
     }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -205,6 +206,89 @@ def test_no_row_gives_tables_without_rows() -> None:
     filled, found = sites.over_sites(rows, ["a"])
     assert filled.empty
     assert list(found) == list(sites.OVER_SITES)
+
+
+def placed(logs: list[float], lost: list[float], error: float = 0.004) -> tuple[pd.Series, pd.DataFrame]:
+    """Return the row over sites at these log ratios of one case, whose lost trials moved them by `lost`, and theirs."""
+    frames = several(**{f"s{i}": (0.97, 1.0) for i in range(len(logs))})
+    rows = sites.per_site(frames)
+    rows = rows[(rows["scenario"] == "c00000") & (rows["system"] == "docker")].reset_index(drop=True)
+    mine, found = sites.over_sites(rows.assign(log_ratio=logs, lost=lost, error=error, df=29.0), list(frames), PRIMARY)
+    return found.iloc[0], mine
+
+
+SITES = [
+    ([0.05, 0.03, 0.03, 0.02, 0.03], [0.02, 0, 0, 0, 0]),  # the outlying one may be one of the others, or further off
+    ([0.06, 0.0, 0.0], [0.06, 0, 0]),
+    ([0.0, 0.0, 0.0], [0.01, 0.02, 0.06]),
+    ([0.03, 0.031, 0.03, 0.029], [0.002, 0.002, 0.001, 0.002]),
+]
+
+
+@pytest.mark.parametrize(("logs", "lost"), SITES)
+def test_no_interval_is_narrower_for_lost_trials(logs: list[float], lost: list[float]) -> None:
+    (found, rows), (without, plain) = placed(logs, lost), placed(logs, [0.0] * len(logs))
+    for name in ("ratio", "predicted", "equivalence"):
+        assert found[f"{name}_low"] < without[f"{name}_low"]
+        assert found[f"{name}_high"] > without[f"{name}_high"]
+    assert (found["ratio"], found["tau"]) == pytest.approx((without["ratio"], without["tau"]), rel=1e-9)
+    assert (found[["p", "p_equivalence", "p_sites"]] >= without[["p", "p_equivalence", "p_sites"]]).all()
+    for name in ("p_apart", "p_predicted"):
+        assert (rows[name] >= plain[name]).all()
+
+
+@pytest.mark.parametrize(("logs", "lost"), SITES)
+def test_what_is_inferred_holds_wherever_the_lost_trials_would_put_the_sites(
+    logs: list[float], lost: list[float]
+) -> None:
+    found, rows = placed(logs, lost)
+    y, off = np.array(logs), np.array(lost)
+    rng = np.random.default_rng(1)
+    shares = [*product((-1, 1), repeat=len(logs)), *rng.uniform(-1, 1, size=(200, len(logs)))]
+    there = y + np.array(shares) * off
+    error, df = np.full(there.shape, 0.004), np.full(there.shape, 29.0)
+    within = (np.log(0.98), np.log(1.02))
+    each, others = meta_analysis.summary(there, error, df, within), meta_analysis.deleted(there, error, df)
+    for name, ends in (("ratio", each.interval), ("predicted", each.predicted), ("equivalence", each.narrow)):
+        assert np.log(found[f"{name}_low"]) <= np.min(ends.low) + 1e-6
+        assert np.log(found[f"{name}_high"]) >= np.max(ends.high) - 1e-6
+    assert found["p"] >= each.p.max() - 1e-6
+    assert found["p_equivalence"] >= each.p_outside.max() - 1e-6
+    assert found["p_sites"] >= meta_analysis.welch_homogeneity(there, error, df).p.max() - 1e-9
+    for name in ("p_apart", "p_predicted"):
+        assert (rows[name].to_numpy() >= getattr(others, name).max(axis=0) - 1e-6).all()
+
+
+def test_an_outlying_site_that_may_be_like_the_others_does_not_make_a_ratio_hold_everywhere() -> None:
+    logs, lost = SITES[0]
+    assert placed(logs, [0.0] * 5)[0]["across"] == sites.DIFFERS
+    assert placed(logs, lost)[0]["across"] == sites.OPEN
+    assert placed([0.03] * 5, [0.06, 0, 0, 0, 0])[0]["across"] == sites.OPEN
+    assert placed([0.03] * 5, [0.001, 0, 0, 0, 0])[0]["across"] == sites.HOLDS
+
+
+def test_sites_differ_and_one_is_named_only_where_lost_trials_cannot_be_why() -> None:
+    logs = [0.0, 0.001, 0.02]
+    for lost, across, named in ((0.0, sites.DIFFERS, f"s2 {sites.APART}"), (0.02, sites.OPEN, "")):
+        row, rows = placed(logs, [0.0, 0.0, lost])
+        assert (row["across"], row["named"]) == (across, named)
+        assert (row["p_sites"] < 0.05) == (named != "")
+        assert rows["apart"].iloc[2] == pytest.approx(0.0195)
+    row, _ = placed([0.0, 0.001, 0.04], [0.0, 0.0, 0.02])  # too far off for that
+    assert (row["across"], row["named"]) == (sites.DIFFERS, f"s2 {sites.APART}")
+    alike = [0.0, 0.002, -0.002, 0.001, 0.0, 0.06]
+    assert placed(alike, [0.0] * 6)[0]["named"] == f"s5 {sites.STANDS_OUT}"
+    assert placed(alike, [0.04, 0, 0, 0, 0, 0])[0]["named"] == ""  # the first may be as far off as the last
+
+
+def test_losses_of_many_sites_take_no_more_ways_than_those_of_seven() -> None:
+    y, off = np.zeros((2, 12)), np.linspace(0.012, 0.001, 12) * np.array([[1.0], [0.0]])
+    ways = sites._moved(y, off)
+    assert ways.shape == (1 + 2**sites.FREE, 2, 12)
+    assert (ways[:, 1] == 0).all()
+    for end in (-off[0], off[0]):
+        assert (ways[:, 0] == end).all(axis=1).any()
+    assert (np.sign(ways[1:, 0, 6:]) == np.sign(ways[1:, 0, 6:7])).all()
 
 
 def test_a_difference_that_its_family_does_not_bear_is_told() -> None:
