@@ -28,7 +28,7 @@ from infrabench.stats.intervals import LEVEL, NAN, Array
 from infrabench.stats.losses import LOST, UNLIKE
 from infrabench.stats.meta_analysis import FEWEST, Summary, deleted, hartung_knapp, summary
 from infrabench.stats.table import CELL, ORDER, columns, join_words
-from infrabench.stats.verdicts import ALPHA, EQUIVALENT, LIMITED, WITHIN, decide
+from infrabench.stats.verdicts import ALPHA, EQUIVALENT, LIMITED, NOT_COMPARABLE, WITHIN, decide
 
 SHARED = ("unit", "better", "baseline", "margin")  # what the sites of a case have to have in common
 HOLDS, DIFFERS, OPEN = "holds everywhere", "differs between sites", "not decided"
@@ -68,14 +68,17 @@ MEANS = [
 WORDS = [name for name, kind in OVER_SITES.items() if kind == "str"]
 
 
-def per_site(contrasts: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def per_site(
+    contrasts: Mapping[str, pd.DataFrame], tables: Mapping[str, pd.DataFrame] | None = None
+) -> pd.DataFrame:
     """Return one row per case, system and site with what the site says, in the order of the sites given.
 
-    `contrasts`: site -> its contrasts (`stats.contrasts`). Columns `PER_SITE`. ``ratio``: of geometric means, with its
-    paired t interval; ``log_ratio`` and its standard ``error`` with ``df`` degrees of freedom; ``lost``: how far lost
-    trials may have moved ``log_ratio`` either way; ``reason``: why a site has none. What the others say of a site is
-    filled in by `over_sites`. Raises `SchemaError` where a metric has another unit, direction, baseline or margin at
-    another site.
+    `contrasts`: site -> its contrasts (`stats.contrasts`); `tables`: site -> its tidy table, from which a case that
+    has no value there, and so no contrast, has a row of the metrics of the other sites. Columns `PER_SITE`. ``ratio``:
+    of geometric means, with its paired t interval; ``log_ratio`` and its standard ``error`` with ``df`` degrees of
+    freedom; ``lost``: how far lost trials may have moved ``log_ratio`` either way; ``reason``: why a site has none.
+    What the others say of a site is filled in by `over_sites`. Raises `SchemaError` where a metric has another unit,
+    direction, baseline or margin at another site.
     """
     frames = [frame.assign(site=site) for site, frame in contrasts.items()]
     rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
@@ -87,6 +90,8 @@ def per_site(contrasts: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
             where = ", ".join(distinct.index[distinct > 1][0])
             raise SchemaError(f"{where}: the {name} differs between sites; sites that measure different things are "
                               "not put together")  # fmt: skip
+    silent = [_silent(rows, site, table) for site, table in (tables or {}).items()]
+    rows = pd.concat([rows, *(each for each in silent if len(each))], ignore_index=True)
     df = rows["n_pairs"].to_numpy(dtype=float) - 1
     ends = rows[["log_low", "log_high"]].to_numpy(dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -109,16 +114,34 @@ def per_site(contrasts: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return found.sort_values([*ORDER, "site"], key=lambda s: s.map(order) if s.name == "site" else s, ignore_index=True)
 
 
+def _silent(rows: pd.DataFrame, site: str, table: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the cases that a site tried without a value of any system; other sites say which metrics they have."""
+    case = ["workload", "scenario"]
+    tried = table[table["state"] != "discarded"]
+    bare = tried[tried.groupby(case)["value"].transform("count") == 0]
+    fallen = bare.assign(gone=bare["state"] != "invalid").groupby([*case, "system"], as_index=False)["gone"].any()
+    found = rows.drop_duplicates(CELL).merge(fallen, on=[*case, "system"])
+    found = found.merge(fallen.rename(columns={"system": "baseline"}), on=[*case, "baseline"], suffixes=("", "_base"))
+    numbers = ("log_ratio", "log_low", "log_high", "bound_low", "bound_high")
+    return found.assign(
+        **dict.fromkeys(numbers, NAN), site=site, n_pairs=0, verdict=NOT_COMPARABLE,
+        flags=np.where(found["gone"] | found["gone_base"], LOST, ""),
+        reason=[f"no ok trial of {each.system} and {each.baseline}" for each in found.itertuples()],
+    )  # fmt: skip
+
+
 def over_sites(
     rows: pd.DataFrame,
     sites: Sequence[str],
     primary: Iterable[tuple[str, str]] = (),
     lost: Mapping[str, str] | None = None,
+    not_run: Mapping[tuple[str, str, str, str], str] | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the rows of `per_site` with what the others say of each, and one row per case and system over sites.
 
     `rows`: from `per_site`; `sites`: every site that was planned, in order; `primary`: metrics whose tests of sites
-    that differ are adjusted by Holm, all others by Benjamini-Hochberg; `lost`: site -> why it has no session.
+    that differ are adjusted by Holm, all others by Benjamini-Hochberg; `lost`: site -> why it has no session;
+    `not_run`: (site, system, workload, scenario) -> why its session has not run this, "" where it is any.
 
     In `rows`: ``weight``: share in the mean; ``apart``: log ratio minus the mean of the others; ``named``: *stands out*
     where the others do not predict it, *apart from the others* where it differs from them and they cannot be told
@@ -139,7 +162,7 @@ def over_sites(
     first = rows.drop_duplicates(CELL)
     every = first.reindex(columns=list(OVER_SITES)).assign(ratio=NAN, ratio_low=NAN, ratio_high=NAN, named="")
     every = every.reset_index(drop=True).astype(dict.fromkeys(WORDS, "object"))
-    every["planned"], every["missing"] = len(sites), _missing(rows, number, sites, lost or {})
+    every["planned"], every["missing"] = len(sites), _missing(rows, number, sites, lost or {}, not_run or {})
     marked = rows.copy()
     used = rows["error"].notna().to_numpy()
     counts = np.bincount(number[used], minlength=len(every))
@@ -178,16 +201,27 @@ def _withheld(every: pd.DataFrame, rows: pd.DataFrame, number: NDArray[np.intp])
     return every
 
 
-def _missing(rows: pd.DataFrame, number: NDArray[np.intp], sites: Sequence[str], lost: Mapping[str, str]) -> list[str]:
+def _missing(
+    rows: pd.DataFrame,
+    number: NDArray[np.intp],
+    sites: Sequence[str],
+    lost: Mapping[str, str],
+    not_run: Mapping[tuple[str, str, str, str], str],
+) -> list[str]:
     """Of each case the planned sites that have no say in it, each with its reason."""
     fits = rows["error"].notna()
     there = dict.fromkeys(zip(number[fits], rows["site"][fits], strict=True))
     why = dict(zip(zip(number[~fits], rows["site"][~fits], strict=True), rows["reason"][~fits], strict=True))
+    treatments = rows.drop_duplicates(CELL)[["system", "workload", "scenario"]].itertuples(index=False, name=None)
+
+    def explain(case: int, site: str, system: str, workload: str, scenario: str) -> str:
+        known = ((system, "", ""), ("", workload, ""), (system, workload, scenario))
+        reasons = (why.get((case, site)), *(not_run.get((site, *each)) for each in known), lost.get(site))
+        return next(filter(None, reasons), ABSENT)
+
     return [
-        "; ".join(
-            f"{site}: {why.get((case, site), lost.get(site, ABSENT))}" for site in sites if (case, site) not in there
-        )
-        for case in range(number.max() + 1)
+        "; ".join(f"{site}: {explain(case, site, *each)}" for site in sites if (case, site) not in there)
+        for case, each in enumerate(treatments)
     ]
 
 

@@ -291,6 +291,50 @@ def test_losses_of_many_sites_take_no_more_ways_than_those_of_seven() -> None:
     assert (np.sign(ways[1:, 0, 6:]) == np.sign(ways[1:, 0, 6:7])).all()
 
 
+@pytest.mark.parametrize(
+    ("states", "told"),
+    [(("timeout", "timeout"), True), (("failed", "invalid"), True), (("invalid", "invalid"), False)],
+)
+def test_a_site_that_lost_all_trials_of_both_leaves_no_mean_of_the_others(
+    states: tuple[str, str], told: bool
+) -> None:
+    frames = several(**SAME)
+    table = campaigns_table(trials(), SYSTEMS)
+    of_docker = table["scenario"] == "c00000"
+    table = table[table["system"].isin(["native"]) | (table["system"] == np.where(of_docker, "docker", "lxc"))]
+    gone = table["scenario"] == "c00000"
+    table.loc[gone, "state"] = np.where(table.loc[gone, "system"] == "docker", *states)
+    table.loc[gone, ["metric", "value", "unit", "better"]] = [None, np.nan, None, None]
+    frames["c"] = contrasts(table, "native", {"": 0.02}, PRIMARY)
+    rows = sites.per_site(frames, {"c": table})
+    _, found = sites.over_sites(rows, list(frames), PRIMARY)
+    found = found.set_index(["scenario", "system"])
+    row = found.loc[("c00000", "docker")]
+    assert (row["sites"], row["missing"]) == (3, "c: no ok trial of docker and native")
+    assert (row["verdict"] == sites.NO_MEAN) == np.isnan(row["ratio"]) == told
+    assert row["reason"] == (f"{LOST} at c: no verdict on the rest" if told else "")
+    for case in (("c00000", "lxc"), ("c00001", "docker")):  # of which it tried nothing
+        assert found.loc[case, "missing"] == f"c: {sites.ABSENT}"
+        assert np.isfinite(found.loc[case, "ratio"])
+
+
+def test_why_a_site_has_not_run_a_system_a_workload_or_a_case_is_told() -> None:
+    frames = several(**SAME)
+    for name, key in (("b", {"system": "lxc"}), ("c", {"workload": WORKLOAD}), ("d", {"scenario": "c00001"})):
+        ((column, value),) = key.items()
+        frames[name] = frames[name][frames[name][column] != value]
+    why = {
+        ("b", "lxc", "", ""): "not run: no guest image", ("c", "", WORKLOAD, ""): "not run: no room",
+        ("d", "docker", WORKLOAD, "c00001"): "not run: no network",
+    }  # fmt: skip
+    _, found = sites.over_sites(sites.per_site(frames), list(frames), PRIMARY, not_run=why)
+    told = found.set_index(["scenario", "system"])["missing"]
+    assert told["c00000", "docker"] == "c: not run: no room"
+    assert told["c00000", "lxc"] == "b: not run: no guest image; c: not run: no room"
+    assert told["c00001", "docker"] == "c: not run: no room; d: not run: no network"
+    assert told["c00001", "lxc"] == f"b: not run: no guest image; c: not run: no room; d: {sites.ABSENT}"
+
+
 def test_a_difference_that_its_family_does_not_bear_is_told() -> None:
     rows = sites.per_site(several(**SAME))
     many = []
