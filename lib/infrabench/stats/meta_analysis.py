@@ -304,9 +304,7 @@ def deleted(
     return Deleted(*(np.stack(each, axis=-1) for each in zip(*found, strict=True)))
 
 
-def _without(
-    y: Array, e: Array, df: Array, own: tuple[Array, Array], site: int, others: list[int]
-) -> tuple[Any, ...]:
+def _without(y: Array, e: Array, df: Array, own: tuple[Array, Array], site: int, others: list[int]) -> tuple[Any, ...]:
     rest = y[..., others], e[..., others], df[..., others]
     fixed = weighted(*rest, np.zeros(y.shape[:-1]))
     (low, high), v = (end[..., site] for end in own), e[..., site] ** 2

@@ -40,7 +40,7 @@ FEW = (
     "no site has an interval", "a single site: nothing is known of others",
     "two sites: no mean over sites, nothing of others",
 )  # fmt: skip
-FREE = 7  # sites with lost trials that are moved each on its own: 128 ways
+FREE = 6  # sites with lost trials that are moved each on its own: 64 ways
 BATCH = 50  # cases with lost trials that are worked out at a time
 UNITS = "sites differ in the unit of replication"
 ALONE = "sites: not significant within their family"
@@ -68,9 +68,7 @@ MEANS = [
 WORDS = [name for name, kind in OVER_SITES.items() if kind == "str"]
 
 
-def per_site(
-    contrasts: Mapping[str, pd.DataFrame], tables: Mapping[str, pd.DataFrame] | None = None
-) -> pd.DataFrame:
+def per_site(contrasts: Mapping[str, pd.DataFrame], tables: Mapping[str, pd.DataFrame] | None = None) -> pd.DataFrame:
     """Return one row per case, system and site with what the site says, in the order of the sites given.
 
     `contrasts`: site -> its contrasts (`stats.contrasts`); `tables`: site -> its tidy table, from which a case that
@@ -166,7 +164,7 @@ def over_sites(
     marked = rows.copy()
     used = rows["error"].notna().to_numpy()
     counts = np.bincount(number[used], minlength=len(every))
-    # a case with lost trials is worked out in up to 129 ways, and takes as much more room
+    # a case with lost trials is worked out in up to 65 ways, and takes as much more room
     with_lost = np.bincount(number[used], rows["lost"].to_numpy()[used], minlength=len(every)) > 0
     batch = np.where(with_lost, 1 + np.arange(len(every)) // BATCH, 0)
     for k, which in np.unique(np.stack([counts, batch]), axis=1).T:
@@ -315,7 +313,9 @@ def _against_others(rows: pd.DataFrame, mine: NDArray[np.intp], p_sites: Array) 
     w = 1 / (e**2 + np.asarray(meta_analysis.between_variance(y, e, df))[:, None])
     ways = _moved(y, off)
     found = deleted(ways, *(np.broadcast_to(each, ways.shape) for each in (e, df)), own=(y - off, y + off))
-    p_apart, p_predicted = found.p_apart.max(axis=0), found.p_predicted.max(axis=0)
+    others = ways - found.apart  # their means, between which a site may be level with them
+    level = (y - off <= others.max(axis=0)) & (y + off >= others.min(axis=0)) & (len(ways) > 1)
+    p_apart, p_predicted = (np.where(level, 1.0, p.max(axis=0)) for p in (found.p_apart, found.p_predicted))
     alike = found.p_others.min(axis=0) >= ALPHA
     out = multiplicity.holm(p_predicted) < ALPHA
     # apart from others that agree: the one that is furthest from them, and only where sites differ at all

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -208,12 +209,17 @@ def test_no_row_gives_tables_without_rows() -> None:
     assert list(found) == list(sites.OVER_SITES)
 
 
+@cache
+def one_row() -> pd.DataFrame:
+    rows = sites.per_site({"": site(trials())})
+    return rows[(rows["scenario"] == "c00000") & (rows["system"] == "docker")]
+
+
 def placed(logs: list[float], lost: list[float], error: float = 0.004) -> tuple[pd.Series, pd.DataFrame]:
     """Return the row over sites at these log ratios of one case, whose lost trials moved them by `lost`, and theirs."""
-    frames = several(**{f"s{i}": (0.97, 1.0) for i in range(len(logs))})
-    rows = sites.per_site(frames)
-    rows = rows[(rows["scenario"] == "c00000") & (rows["system"] == "docker")].reset_index(drop=True)
-    mine, found = sites.over_sites(rows.assign(log_ratio=logs, lost=lost, error=error, df=29.0), list(frames), PRIMARY)
+    rows = pd.concat([one_row().assign(site=f"s{i}") for i in range(len(logs))], ignore_index=True)
+    rows = rows.assign(log_ratio=logs, lost=lost, error=error, df=29.0)
+    mine, found = sites.over_sites(rows, list(rows["site"]), PRIMARY)
     return found.iloc[0], mine
 
 
@@ -253,7 +259,7 @@ def test_what_is_inferred_holds_wherever_the_lost_trials_would_put_the_sites(
         assert np.log(found[f"{name}_low"]) <= np.min(ends.low) + 1e-6
         assert np.log(found[f"{name}_high"]) >= np.max(ends.high) - 1e-6
     assert found["p"] >= each.p.max() - 1e-6
-    assert found["p_equivalence"] >= each.p_outside.max() - 1e-6
+    assert found["p_equivalence"] >= min(each.p_outside.max(), 0.5) - 1e-6  # beyond, nothing is claimed
     assert found["p_sites"] >= meta_analysis.welch_homogeneity(there, error, df).p.max() - 1e-9
     for name in ("p_apart", "p_predicted"):
         assert (rows[name].to_numpy() >= getattr(others, name).max(axis=0) - 1e-6).all()
@@ -281,23 +287,21 @@ def test_sites_differ_and_one_is_named_only_where_lost_trials_cannot_be_why() ->
     assert placed(alike, [0.04, 0, 0, 0, 0, 0])[0]["named"] == ""  # the first may be as far off as the last
 
 
-def test_losses_of_many_sites_take_no_more_ways_than_those_of_seven() -> None:
+def test_losses_of_many_sites_take_no_more_ways_than_those_of_six() -> None:
     y, off = np.zeros((2, 12)), np.linspace(0.012, 0.001, 12) * np.array([[1.0], [0.0]])
     ways = sites._moved(y, off)
     assert ways.shape == (1 + 2**sites.FREE, 2, 12)
     assert (ways[:, 1] == 0).all()
     for end in (-off[0], off[0]):
         assert (ways[:, 0] == end).all(axis=1).any()
-    assert (np.sign(ways[1:, 0, 6:]) == np.sign(ways[1:, 0, 6:7])).all()
+    assert (np.sign(ways[1:, 0, 5:]) == np.sign(ways[1:, 0, 5:6])).all()
 
 
 @pytest.mark.parametrize(
     ("states", "told"),
     [(("timeout", "timeout"), True), (("failed", "invalid"), True), (("invalid", "invalid"), False)],
 )
-def test_a_site_that_lost_all_trials_of_both_leaves_no_mean_of_the_others(
-    states: tuple[str, str], told: bool
-) -> None:
+def test_a_site_that_lost_all_trials_of_both_leaves_no_mean_of_the_others(states: tuple[str, str], told: bool) -> None:
     frames = several(**SAME)
     table = campaigns_table(trials(), SYSTEMS)
     of_docker = table["scenario"] == "c00000"
