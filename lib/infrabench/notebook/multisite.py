@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -27,7 +28,7 @@ from infrabench.core import DesignError, LedgerError, SchemaError, unknown_name
 from infrabench.core.request import parse_names
 from infrabench.experiment.provenance.comparability import Between, between_sites
 from infrabench.ledger import catalogue
-from infrabench.ledger.records import read_session, recorded
+from infrabench.ledger.records import not_applicable, read_session, recorded
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import api
 from infrabench.notebook.sections import join
@@ -40,6 +41,7 @@ STATES = (*USED, "failed", "missing")
 MOST_DRAWN = 6  # cases of one metric, a panel each, in one figure
 WORDS = {DIFFERS: "yes", OPEN: "not decided"}
 NO_SESSION = "There is no session to analyse: no site has one that is complete or partial."
+NO_CASE = "There is nothing to compare: no site has a case that was tried with two systems and has a value."
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def opened(
             sites = [Path(each).name.removesuffix(catalogue.ARCHIVE) for each in given]
         if len(sites) != len(given):
             raise DesignError(f"{len(given)} sessions and {len(sites)} labels: give each session one")
-        found = [str(catalogue.find(None, each)) for each in given]
+        found = [os.path.realpath(catalogue.find(None, each)) for each in given]
         name, groups = "", {"": [Member(*pair, "complete", "") for pair in zip(sites, found, strict=True)]}
     for mine, what in product(groups.values(), ("site", "session")):
         names = Counter(getattr(each, what) for each in mine if getattr(each, what))
@@ -256,11 +258,20 @@ def _across(name: str, members: Sequence[Member], folder: Path, *, strict: bool)
     data["systems"] = list(dict.fromkeys(name for part in parts.values() for name in part.data["systems"]))
     frames = {site: api.contrasts(part) for site, part in parts.items()}
     primary = [tuple(each) for each in data.get("primary", [])]
-    rows, over = over_sites(per_site(frames), [each.site for each in own], primary, lost)
+    rows = per_site(frames, {site: part.table for site, part in parts.items()})
+    left = {(site, *key): why for site, part in parts.items() for key, why in _not_run(part.data).items()}
+    rows, over = over_sites(rows, [each.site for each in own], primary, lost, left)
     study = str(data.get("study", "sites"))
     # it becomes the name of folders
     called = re.sub(r"[^A-Za-z0-9_+-]+", "-", name or f"sites-{study}").strip("-") or "sites"
     return Across(called, tuple(own), data, rows, over, between, folders, folder)
+
+
+def _not_run(data: Mapping[str, Any]) -> dict[tuple[str, str, str], str]:
+    """What a session has not run, by system, workload and scenario, "" for any, and why."""
+    found = {(name, "", ""): why for name, why in data["not_run"].items()}
+    found |= {("", name, ""): why for name, why in data.get("left_out", {}).items()}
+    return {key: f"not run: {why}" for key, why in (found | not_applicable(data)).items()}
 
 
 def _member(each: Member, part: Across) -> dict[str, Any]:
@@ -320,8 +331,13 @@ def _sentence(row: Any) -> str:
 
 
 def _each(found: Many, one: Callable[[Across], Shown], nothing: str = "") -> Shown:
-    """What `one` makes of each study, or `nothing` of one without a case; its name above where there are several."""
-    pages = [paragraph(nothing) if nothing and each.over.empty else one(each) for each in found]
+    """What `one` makes of each study; its name above where there are several.
+
+    Of one without a case it is, where there is such a text, `nothing`, or with sessions that they have no case.
+    """
+    pages = [
+        paragraph(NO_CASE if each.folders else nothing) if nothing and each.over.empty else one(each) for each in found
+    ]
     if len(found) == 1:
         return pages[0]
     return join(*(

@@ -189,17 +189,21 @@ def _own(name: str, path: Path) -> dict[str, Any]:
         "session": name, "study": _link(data["study"]), "profile": data["profile"],
         "systems": ", ".join(names.get(each, each) for each in data["systems"]),
         "begun": data["created_utc"].replace("T", " ")[:16], "state": f"{now.word}: {progress}",
-        "next": _next(now, given),
+        "next": _next(path.name, data["site"], now, given),
     }  # fmt: skip
 
 
-def _next(now: runs.State, given: Mapping[str, Any] | None) -> str:
+def _next(name: str, site: Mapping[str, str], now: runs.State, given: Mapping[str, Any] | None) -> str:
     if now.word == runs.RUNNING:
         return "It is being measured now."
     if now.word == runs.INTERRUPTED:
+        campaign, *more = name.split(".")
+        if len(more) == 2 and (catalogue.home() / "out/campaigns" / campaign).is_dir():
+            return f"infrabench campaign run, with the file of the campaign {campaign}, goes on with it."
         if given is None:
             return "The command that began it goes on with it."
-        return f"To go on, set in its notebook, and run it: {runs.cell_text(given)}"
+        file = "" if "site" in given else f", with the {site['kind']} of {site['name']} (its file) as site"
+        return f"To go on, set in its notebook{file}, and run it: {runs.cell_text(given)}"
     if given is None:
         return ""
     parameters = {name: value for name, value in given.items() if name not in ("mode", "systems", "workloads", "site")}

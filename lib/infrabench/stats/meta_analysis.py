@@ -284,36 +284,41 @@ def hartung_knapp(estimate: ArrayLike, error: ArrayLike, between: ArrayLike) -> 
     return Interval(found.mean - half, found.mean + half, LEVEL)
 
 
-def deleted(estimate: ArrayLike, error: ArrayLike, df: ArrayLike) -> Deleted:
+def deleted(
+    estimate: ArrayLike, error: ArrayLike, df: ArrayLike, own: tuple[ArrayLike, ArrayLike] | None = None
+) -> Deleted:
     """Return how far each site is from the others, and whether they predict it, (..., k).
 
-    `estimate`, `error`, `df`: (..., k). Deleted residuals (Viechtbauer and Cheung 2010), studentised in two ways.
-    ``p_apart``: Welch's t (1947) of the site against the weighted mean of the others; it says something of these sites
-    only. ``p_predicted``: the site's place in what the others predict for a new one, their spread and its uncertainty
-    included. NaN where fewer than two others are left.
+    `estimate`, `error`, `df`: (..., k); `own`: two ends, each (..., k), between which a site may lie when the others
+    have their estimates; p are the largest between them (default: `estimate`). Deleted residuals (Viechtbauer and
+    Cheung 2010), studentised in two ways. ``p_apart``: Welch's t (1947) of the site against the weighted mean of the
+    others; it says something of these sites only. ``p_predicted``: the site's place in what the others predict for a
+    new one, their spread and its uncertainty included. NaN where fewer than two others are left.
     """
     y, e, free = sites(estimate, error, df)
     k = y.shape[-1]
     if k < FEWEST:
         return Deleted(*(np.full(y.shape, np.nan) for _ in range(4)))
-    found = [_without(y, e, free, site, [i for i in range(k) if i != site]) for site in range(k)]
+    low, high = (y, y) if own is None else (sample(end, "an end of the sites' own") for end in own)
+    found = [_without(y, e, free, (low, high), site, [i for i in range(k) if i != site]) for site in range(k)]
     return Deleted(*(np.stack(each, axis=-1) for each in zip(*found, strict=True)))
 
 
-def _without(y: Array, e: Array, df: Array, site: int, others: list[int]) -> tuple[Any, ...]:
+def _without(y: Array, e: Array, df: Array, own: tuple[Array, Array], site: int, others: list[int]) -> tuple[Any, ...]:
     rest = y[..., others], e[..., others], df[..., others]
     fixed = weighted(*rest, np.zeros(y.shape[:-1]))
-    off, own = y[..., site] - fixed.mean, e[..., site] ** 2
-    freedom = (own + fixed.variance) ** 2 / (own**2 / df[..., site] + fixed.variance**2 / fixed.df)
-    apart = 2 * _student(freedom, -np.abs(off) / np.sqrt(own + fixed.variance))
+    (low, high), v = (end[..., site] for end in own), e[..., site] ** 2
+    freedom = (v + fixed.variance) ** 2 / (v**2 / df[..., site] + fixed.variance**2 / fixed.df)
+    gap = np.maximum(np.maximum(low - fixed.mean, fixed.mean - high), 0.0)
+    apart = 2 * _student(freedom, -gap / np.sqrt(v + fixed.variance))
     new = _mixtures(*rest)[1]
     known = new.scale**2
-    total = known + own[..., None]
+    total = known + v[..., None]
     scatter = Mixture(
-        new.centre, np.sqrt(total), total**2 / (known**2 / new.df + (own**2 / df[..., site])[..., None]), new.weight
+        new.centre, np.sqrt(total), total**2 / (known**2 / new.df + (v**2 / df[..., site])[..., None]), new.weight
     )
-    below = _below(scatter, y[..., site])
-    return off, apart, welch_homogeneity(*rest).p, 2 * np.minimum(below, 1 - below)
+    predicted = np.minimum(2 * np.minimum(_below(scatter, high), 1 - _below(scatter, low)), 1.0)
+    return y[..., site] - fixed.mean, apart, welch_homogeneity(*rest).p, predicted
 
 
 def _mixtures(y: Array, e: Array, df: Array) -> tuple[Mixture, Mixture]:

@@ -142,10 +142,8 @@ def test_the_parameters_that_are_told_are_those_of_the_session(
     folder = stopped(tmp_path / "s", 2, **choice)
     given = runs.notebook_parameters(folder)
     assert given is not None
-    assert runs.cell_text(given) == (
-        f'mode = "run"; profile = "tiny"; {told}site = "the inventory of fake"; session = "s"'
-    )
-    asked = {name: value for name, value in given.items() if name not in ("mode", "site", "session")}
+    assert runs.cell_text(given) == f'mode = "run"; profile = "tiny"; {told}session = "s"'
+    asked = {name: value for name, value in given.items() if name not in ("mode", "session")}
     wanted = api.request("fakes", **asked)
     site = fake_site()
     assert session.parameters(session.study_of(wanted), wanted, site) == read_session(folder)["parameters"]

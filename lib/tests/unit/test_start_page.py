@@ -22,7 +22,7 @@ from infrabench.ledger.archive import pack
 from infrabench.machines.sites.platforms import Outlook
 from infrabench.notebook import headless, start_page
 from infrabench_platforms import provider
-from tests.support.fakes import PLUGINS, hide_engines, run_session
+from tests.support.fakes import PLUGINS, FakeSite, MemoryHost, hide_engines, run_session
 from tests.unit.test_progress import stopped
 
 FOUND = {
@@ -95,11 +95,31 @@ def test_sessions_say_how_far_they_are_and_what_is_next(home: Path, writing: Pat
     assert set(rows) == {"now", "left", "whole", "broken"}
     assert "running: 3 of 12 trials, 0 of 3 blocks whole | It is being measured now." in rows["now"]
     assert "interrupted: 5 of 12 trials, 1 of 3 blocks whole" in rows["left"]
-    assert 'To go on, set in its notebook, and run it: mode = "run"; profile = "tiny"; ' in rows["left"]
+    told = 'set in its notebook, with the inventory of fake (its file) as site, and run it: mode = "run"; profile ='
+    assert told in rows["left"]
+    assert "site =" not in rows["left"]  # which a notebook would take for the path of a file
     assert "complete: 12 of 12 trials" in rows["whole"]
     assert 'To look at it, set in its notebook: profile = "tiny"; session = "whole"' in rows["whole"]
     assert "plan.jsonl, line 1: not a trial" in rows["broken"]
     assert '<a href="fakes.ipynb">fakes</a>' in start_page.own_table()._repr_html_()
+
+
+def test_a_session_of_this_machine_goes_on_as_its_notebook_is_told(home: Path) -> None:
+    local: Any = FakeSite({"server": MemoryHost("here")}, {"log": []}, name="local", kind="local")
+    stopped(home / "data/runs/fakes/left", 5, site=local)
+    shown = repr(start_page.own_table())
+    assert 'To go on, set in its notebook, and run it: mode = "run"; ' in shown
+    assert 'site = "local"; session = "left"' in shown
+
+
+def test_a_session_of_a_campaign_is_left_to_the_campaign(home: Path) -> None:
+    stopped(home / "data/runs/fakes/racks.rack-a.fakes", 5)
+    stopped(home / "data/runs/fakes/host.example.org", 5)
+    assert repr(start_page.own_table()).count("set in its notebook") == 2
+    (home / "out/campaigns/racks").mkdir(parents=True)
+    rows = {line.split(" | ")[0].strip("| "): line for line in repr(start_page.own_table()).splitlines()[2:]}
+    told = "infrabench campaign run, with the file of the campaign racks, goes on with it."
+    assert [told in rows[name] for name in ("racks.rack-a.fakes", "host.example.org")] == [True, False]
 
 
 def test_recorded_sessions_are_apart_from_those_of_this_machine(home: Path) -> None:

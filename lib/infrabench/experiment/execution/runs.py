@@ -107,7 +107,8 @@ def read_state(folder: Path) -> State:
 def notebook_parameters(folder: Path) -> dict[str, Any] | None:
     """Return what to set in the notebook of its study so that it goes on with this session, the rest by default.
 
-    None where the notebook cannot: an A/A session, or a profile or study that is not known any more.
+    Without ``site`` where that is a file, of which no session knows the path. None where the notebook cannot: an A/A
+    session, or a profile or study that is not known any more.
     """
     data = SessionFolder(folder).session
     stored = Request.from_session(data, folder.name)
@@ -118,9 +119,9 @@ def notebook_parameters(folder: Path) -> dict[str, Any] | None:
     if stored.aa or data.get("known"):
         return None
     given = {name: value for name, value in stored.given().items() if value != usual.given().get(name)}
-    kind, name = {**data, **data["parameters"]}["site"]["kind"], stored.site
-    site = name if kind in ("lab", "local") else f"the {kind} of {name}"
-    return {"mode": "run", "profile": stored.profile, **given, "site": site, "session": stored.session}
+    if {**data, **data["parameters"]}["site"]["kind"] not in ("lab", "local"):
+        given.pop("site")
+    return {"mode": "run", "profile": stored.profile, **given, "session": stored.session}
 
 
 def cell_text(given: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -162,11 +163,10 @@ def between_sites(folders: Mapping[str, Path]) -> Between:
     """
     measures_alike(list(folders.values()))
     sessions = {name: _read(folder) for name, folder in folders.items()}
-    names = list(sessions)
-    for name in names[1:]:
-        requests = _request_differences(sessions[names[0]].session, sessions[name].session)
+    for name, other in combinations(sessions, 2):  # of two that have a case a third one may lack it
+        requests = _request_differences(sessions[name].session, sessions[other].session)
         if checked := [each for each in requests if each.checked]:
-            raise NotComparable([names[0], name], checked)
+            raise NotComparable([name, other], checked)
     facts = {name: _of_site(each) for name, each in sessions.items()}
     keys = dict.fromkeys(key for each in facts.values() for key in each)
     differs = {

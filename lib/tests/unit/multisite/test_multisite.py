@@ -25,10 +25,11 @@ DOCKER: dict[str, Any] = {"facts": {"version": "28.1"}, "tools": {"web": "ab 2.3
 
 
 def session(
-    folder: Path, seed: int, host: Mapping[str, Any] = HOST, docker: Mapping[str, Any] = DOCKER, **change: Any
-) -> Path:
-    """Write a session of native and docker with the provenance of one host; `change`: of session.json."""
-    write_session(folder, seed=seed, systems=("native", "docker"), not_run={}, faults=False)
+    folder: Path, seed: int, host: Mapping[str, Any] = HOST, docker: Mapping[str, Any] = DOCKER,
+    other: str = "docker", not_run: Mapping[str, str] | None = None, **change: Any,
+) -> Path:  # fmt: skip
+    """Write a session of native and `other` with the provenance of one host; `change`: of session.json."""
+    write_session(folder, seed=seed, systems=("native", other), not_run=not_run or {}, faults=False)
     (folder / "provenance").mkdir()
     (folder / "provenance/server.json").write_text(json.dumps(host))
     (folder / "provenance/deployments.json").write_text(json.dumps({"docker": docker}))
@@ -150,6 +151,40 @@ def test_a_site_whose_session_is_not_there_cannot_be_read_or_has_no_trial_says_n
         multisite.opened(sessions=["a", str(broken)])
 
 
+def lose(folder: Path, *workloads: str) -> Path:
+    """Let the trials of these workloads, or of all, end as timeouts."""
+    for path in folder.glob("trials/*/trial.json"):
+        data = json.loads(path.read_text())
+        if not workloads or data["trial"]["workload"] in workloads:
+            path.write_text(json.dumps(data | {"state": "timeout", "reason": "too long", "measurements": []}))
+    return folder
+
+
+def test_a_site_that_lost_all_trials_of_a_case_or_has_not_run_a_system_is_missing_there_for_that(
+    tmp_path: Path,
+) -> None:
+    lost = lose(session(tmp_path / "lost", 8), "web")
+    bare = session(tmp_path / "bare", 9, other="lxc", not_run={"docker": "no guest image"})
+    (one,) = multisite.opened(sessions=["a", "b", "c", str(lost), str(bare)], out=str(tmp_path))
+    docker = one.over[one.over["system"] == "docker"]
+    web, other = docker[docker["metric"] == "requests_per_s"], docker[docker["workload"] != "web"]
+    assert set(web["missing"]) == {"lost: no ok trial of docker and native; bare: not run: no guest image"}
+    assert set(other["missing"]) == {"bare: not run: no guest image"}
+    assert web["ratio"].isna().all()
+    assert web["reason"].str.contains("lost trials at lost: no verdict on the rest").all()
+    assert other["ratio"].notna().all()
+    assert "no ok trial of docker and native" in multisite.findings([one]).text
+
+
+def test_sites_that_lost_every_trial_are_not_sites_without_a_session(tmp_path: Path) -> None:
+    pair = [str(lose(session(tmp_path / name, i))) for i, name in enumerate(("one", "two"))]
+    found = multisite.opened(sessions=pair, out=str(tmp_path))
+    for show in (multisite.findings, multisite.forests):
+        assert show(found).text == multisite.NO_CASE
+    assert multisite.table(found, "ratios").text == multisite.NO_CASE
+    assert "| one | one | complete |" in multisite.members(found).text
+
+
 def test_a_name_that_is_no_name_of_a_folder_leads_nowhere(tmp_path: Path) -> None:
     file = campaign(tmp_path / "c.json", entry("a"), entry("b"), name="../../<b>away</b>")
     (one,) = multisite.opened(file, out=str(tmp_path / "in"))
@@ -174,11 +209,16 @@ def test_a_file_that_is_no_campaign_is_named(text: str, said: str, tmp_path: Pat
         multisite.opened(tmp_path / "none.json")
 
 
-def test_a_site_or_a_session_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+def test_a_site_or_a_session_that_is_there_twice_is_refused(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(DesignError, match="site a is there twice"):
         multisite.opened(campaign(tmp_path / "c.json", entry("a"), entry("a", session="data/runs/containers/b")))
-    with pytest.raises(DesignError, match=r"session .*/a is there twice"):
-        multisite.opened(sessions=["a", "a"], labels=["one", "two"])
+    monkeypatch.chdir(home)
+    (tmp_path / "link").symlink_to(home / "data/runs/containers/a")
+    for again in ("a", "data/runs/containers/a", str(tmp_path / "link")):
+        with pytest.raises(DesignError, match=r"session .*/a is there twice"):
+            multisite.opened(sessions=["a", again], labels=["one", "two"])
     with pytest.raises(DesignError, match="2 sessions and 1 labels"):
         multisite.opened(sessions="a,b", labels="one")
     with pytest.raises(DesignError, match="name sessions"):
@@ -210,6 +250,16 @@ def test_sites_that_were_asked_for_other_things_are_refused(
     pair = [str(session(tmp_path / f"s{n}", n, **change)) for n, change in enumerate((one, other))]
     with pytest.raises(error, match=said) if error else nullcontext():
         assert multisite.opened(sessions=pair)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1)])
+def test_every_two_sites_are_held_against_each_other_whichever_stands_first(
+    order: tuple[int, ...], tmp_path: Path
+) -> None:
+    cases = [{"parameters": {"cases": []}}, case(n=1), case(n=2)]
+    three = [session(tmp_path / f"s{n}", n, **change) for n, change in enumerate(cases)]
+    with pytest.raises(NotComparable, match="asked case web u"):
+        multisite.opened(sessions=[str(three[n]) for n in order])
 
 
 @pytest.mark.usefixtures("sketches")

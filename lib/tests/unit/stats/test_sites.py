@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -205,6 +207,136 @@ def test_no_row_gives_tables_without_rows() -> None:
     filled, found = sites.over_sites(rows, ["a"])
     assert filled.empty
     assert list(found) == list(sites.OVER_SITES)
+
+
+@cache
+def one_row() -> pd.DataFrame:
+    rows = sites.per_site({"": site(trials())})
+    return rows[(rows["scenario"] == "c00000") & (rows["system"] == "docker")]
+
+
+def placed(logs: list[float], lost: list[float], error: float = 0.004) -> tuple[pd.Series, pd.DataFrame]:
+    """Return the row over sites at these log ratios of one case, whose lost trials moved them by `lost`, and theirs."""
+    rows = pd.concat([one_row().assign(site=f"s{i}") for i in range(len(logs))], ignore_index=True)
+    rows = rows.assign(log_ratio=logs, lost=lost, error=error, df=29.0)
+    mine, found = sites.over_sites(rows, list(rows["site"]), PRIMARY)
+    return found.iloc[0], mine
+
+
+SITES = [
+    ([0.05, 0.03, 0.03, 0.02, 0.03], [0.02, 0, 0, 0, 0]),  # the outlying one may be one of the others, or further off
+    ([0.06, 0.0, 0.0], [0.06, 0, 0]),
+    ([0.0, 0.0, 0.0], [0.01, 0.02, 0.06]),
+    ([0.03, 0.031, 0.03, 0.029], [0.002, 0.002, 0.001, 0.002]),
+]
+
+
+@pytest.mark.parametrize(("logs", "lost"), SITES)
+def test_no_interval_is_narrower_for_lost_trials(logs: list[float], lost: list[float]) -> None:
+    (found, rows), (without, plain) = placed(logs, lost), placed(logs, [0.0] * len(logs))
+    for name in ("ratio", "predicted", "equivalence"):
+        assert found[f"{name}_low"] < without[f"{name}_low"]
+        assert found[f"{name}_high"] > without[f"{name}_high"]
+    assert (found["ratio"], found["tau"]) == pytest.approx((without["ratio"], without["tau"]), rel=1e-9)
+    assert (found[["p", "p_equivalence", "p_sites"]] >= without[["p", "p_equivalence", "p_sites"]]).all()
+    for name in ("p_apart", "p_predicted"):
+        assert (rows[name] >= plain[name]).all()
+
+
+@pytest.mark.parametrize(("logs", "lost"), SITES)
+def test_what_is_inferred_holds_wherever_the_lost_trials_would_put_the_sites(
+    logs: list[float], lost: list[float]
+) -> None:
+    found, rows = placed(logs, lost)
+    y, off = np.array(logs), np.array(lost)
+    rng = np.random.default_rng(1)
+    shares = [*product((-1, 1), repeat=len(logs)), *rng.uniform(-1, 1, size=(200, len(logs)))]
+    there = y + np.array(shares) * off
+    error, df = np.full(there.shape, 0.004), np.full(there.shape, 29.0)
+    within = (np.log(0.98), np.log(1.02))
+    each, others = meta_analysis.summary(there, error, df, within), meta_analysis.deleted(there, error, df)
+    for name, ends in (("ratio", each.interval), ("predicted", each.predicted), ("equivalence", each.narrow)):
+        assert np.log(found[f"{name}_low"]) <= np.min(ends.low) + 1e-6
+        assert np.log(found[f"{name}_high"]) >= np.max(ends.high) - 1e-6
+    assert found["p"] >= each.p.max() - 1e-6
+    assert found["p_equivalence"] >= min(each.p_outside.max(), 0.5) - 1e-6  # beyond, nothing is claimed
+    assert found["p_sites"] >= meta_analysis.welch_homogeneity(there, error, df).p.max() - 1e-9
+    for name in ("p_apart", "p_predicted"):
+        assert (rows[name].to_numpy() >= getattr(others, name).max(axis=0) - 1e-6).all()
+
+
+def test_an_outlying_site_that_may_be_like_the_others_does_not_make_a_ratio_hold_everywhere() -> None:
+    logs, lost = SITES[0]
+    assert placed(logs, [0.0] * 5)[0]["across"] == sites.DIFFERS
+    assert placed(logs, lost)[0]["across"] == sites.OPEN
+    assert placed([0.03] * 5, [0.06, 0, 0, 0, 0])[0]["across"] == sites.OPEN
+    assert placed([0.03] * 5, [0.001, 0, 0, 0, 0])[0]["across"] == sites.HOLDS
+
+
+def test_sites_differ_and_one_is_named_only_where_lost_trials_cannot_be_why() -> None:
+    logs = [0.0, 0.001, 0.02]
+    for lost, across, named in ((0.0, sites.DIFFERS, f"s2 {sites.APART}"), (0.02, sites.OPEN, "")):
+        row, rows = placed(logs, [0.0, 0.0, lost])
+        assert (row["across"], row["named"]) == (across, named)
+        assert (row["p_sites"] < 0.05) == (named != "")
+        assert rows["apart"].iloc[2] == pytest.approx(0.0195)
+    row, _ = placed([0.0, 0.001, 0.04], [0.0, 0.0, 0.02])  # too far off for that
+    assert (row["across"], row["named"]) == (sites.DIFFERS, f"s2 {sites.APART}")
+    alike = [0.0, 0.002, -0.002, 0.001, 0.0, 0.06]
+    assert placed(alike, [0.0] * 6)[0]["named"] == f"s5 {sites.STANDS_OUT}"
+    assert placed(alike, [0.04, 0, 0, 0, 0, 0])[0]["named"] == ""  # the first may be as far off as the last
+
+
+def test_losses_of_many_sites_take_no_more_ways_than_those_of_six() -> None:
+    y, off = np.zeros((2, 12)), np.linspace(0.012, 0.001, 12) * np.array([[1.0], [0.0]])
+    ways = sites._moved(y, off)
+    assert ways.shape == (1 + 2**sites.FREE, 2, 12)
+    assert (ways[:, 1] == 0).all()
+    for end in (-off[0], off[0]):
+        assert (ways[:, 0] == end).all(axis=1).any()
+    assert (np.sign(ways[1:, 0, 5:]) == np.sign(ways[1:, 0, 5:6])).all()
+
+
+@pytest.mark.parametrize(
+    ("states", "told"),
+    [(("timeout", "timeout"), True), (("failed", "invalid"), True), (("invalid", "invalid"), False)],
+)
+def test_a_site_that_lost_all_trials_of_both_leaves_no_mean_of_the_others(states: tuple[str, str], told: bool) -> None:
+    frames = several(**SAME)
+    table = campaigns_table(trials(), SYSTEMS)
+    of_docker = table["scenario"] == "c00000"
+    table = table[table["system"].isin(["native"]) | (table["system"] == np.where(of_docker, "docker", "lxc"))]
+    gone = table["scenario"] == "c00000"
+    table.loc[gone, "state"] = np.where(table.loc[gone, "system"] == "docker", *states)
+    table.loc[gone, ["metric", "value", "unit", "better"]] = [None, np.nan, None, None]
+    frames["c"] = contrasts(table, "native", {"": 0.02}, PRIMARY)
+    rows = sites.per_site(frames, {"c": table})
+    _, found = sites.over_sites(rows, list(frames), PRIMARY)
+    found = found.set_index(["scenario", "system"])
+    row = found.loc[("c00000", "docker")]
+    assert (row["sites"], row["missing"]) == (3, "c: no ok trial of docker and native")
+    assert (row["verdict"] == sites.NO_MEAN) == np.isnan(row["ratio"]) == told
+    assert row["reason"] == (f"{LOST} at c: no verdict on the rest" if told else "")
+    for case in (("c00000", "lxc"), ("c00001", "docker")):  # of which it tried nothing
+        assert found.loc[case, "missing"] == f"c: {sites.ABSENT}"
+        assert np.isfinite(found.loc[case, "ratio"])
+
+
+def test_why_a_site_has_not_run_a_system_a_workload_or_a_case_is_told() -> None:
+    frames = several(**SAME)
+    for name, key in (("b", {"system": "lxc"}), ("c", {"workload": WORKLOAD}), ("d", {"scenario": "c00001"})):
+        ((column, value),) = key.items()
+        frames[name] = frames[name][frames[name][column] != value]
+    why = {
+        ("b", "lxc", "", ""): "not run: no guest image", ("c", "", WORKLOAD, ""): "not run: no room",
+        ("d", "docker", WORKLOAD, "c00001"): "not run: no network",
+    }  # fmt: skip
+    _, found = sites.over_sites(sites.per_site(frames), list(frames), PRIMARY, not_run=why)
+    told = found.set_index(["scenario", "system"])["missing"]
+    assert told["c00000", "docker"] == "c: not run: no room"
+    assert told["c00000", "lxc"] == "b: not run: no guest image; c: not run: no room"
+    assert told["c00001", "docker"] == "c: not run: no room; d: not run: no network"
+    assert told["c00001", "lxc"] == f"b: not run: no guest image; c: not run: no room; d: {sites.ABSENT}"
 
 
 def test_a_difference_that_its_family_does_not_bear_is_told() -> None:
