@@ -39,7 +39,6 @@ SEPARATOR = "\x1f"  # between a scenario and the number of a session
 FEW = 3  # series that a sentence names
 BATCH = 20  # sessions worked out together: a table of them has a place for every block of each
 OFTEN = 0.25  # share of the steps from which a fact that changes explains nothing
-SAME_MEMORY = 0.01  # a kernel of the same machine finds some bytes more or less
 SHORT = {".".join(fact.path): fact.parity or fact.path[-1] for fact in comparability.FACTS if fact.path}
 COMPONENTS = "components."  # of an engine: reported by it, and no part of what has to agree
 HASH = 16  # digits of a hash; its first seven name it
@@ -252,7 +251,7 @@ def _break(at: int, each: Difference, names: dict[str, str]) -> Break | None:
     if each.where == "asked":
         return None
     if each.key == "memory.total_bytes" and first and second:
-        if abs(second - first) < SAME_MEMORY * first:
+        if comparability.is_same_memory(first, second):
             return None
         first, second = (f"{value / 2**30:.1f} GiB" for value in (first, second))
     step = f"{_value(first)} → {_value(second)}"

@@ -18,7 +18,7 @@ from infrabench.experiment.campaign.file import Campaign, Executor, Refused, Sit
 from infrabench.experiment.campaign.plan import Job, Plan, Stand
 from infrabench.experiment.execution import preflight
 from infrabench.experiment.provenance import collect
-from infrabench.experiment.provenance.comparability import PARITY, TOOLS
+from infrabench.experiment.provenance.comparability import PARITY, TOOLS, is_same_memory
 from infrabench.ledger import catalogue
 from infrabench.machines.hosts import claims, parallel
 from infrabench.machines.hosts.host import LocalHost
@@ -169,10 +169,16 @@ def find_inequalities(answers: Mapping[str, Answer], parity: Sequence[str]) -> l
         facts = {each.label: each.facts[what] for each in answers.values() if what in each.facts}
         for role in dict.fromkeys(role for values in facts.values() for role in values):
             values = {label: by_role[role] for label, by_role in facts.items() if role in by_role}
-            if len(set(values.values())) > 1:
+            if not _agree(what, values.values()):
                 shown = ", ".join(f"{label} {value}" for label, value in values.items())
                 sentences.append(f"parity: {what} ({role}) differs: {shown}")
     return sentences
+
+
+def _agree(what: str, values: Collection[str]) -> bool:
+    if what == "memory" and all(map(str.isdecimal, values)):
+        return is_same_memory(max(map(int, values)), min(map(int, values)))
+    return len(set(values)) < 2
 
 
 def _answer(site: Site, systems: Collection[str], workloads: Collection[str], parity: Sequence[str]) -> Answer:

@@ -117,6 +117,14 @@ def test_what_is_another_one_each_night_explains_nothing(tmp_path: Path) -> None
     ]  # fmt: skip
 
 
+def test_the_machine_that_steers_a_cluster_explains_nothing(tmp_path: Path) -> None:
+    some = write_nights(tmp_path, 4, change={}, kernel={2: "6.12.9"}, blocks=2)
+    assert [each.text for each in history.find_breaks(some)] == ["kernel 6.12.1 → 6.12.9"]
+    for folder in some:
+        edit(folder / "session.json", site={"name": "kubernetes-1a2b3c", "kind": "kubeconfig"})
+    assert history.find_breaks(some) == ()
+
+
 def test_what_cannot_be_compared_is_left_out_with_a_sentence(tmp_path: Path) -> None:
     some = write_nights(tmp_path, 10, change={}, blocks=2)
     edit(some[1] / "session.json", baseline="docker", parameters={"baseline": "docker"})
