@@ -157,7 +157,7 @@ def described(planned: Plan, how: How, waiting: Sequence[Job], begun: Path) -> l
         marker = str(begun / f"{job.id}.made")
         wanted = dict(planned.holds(job, how.at_once))
         if how.executor == "slurm":
-            wanted |= slurm.resources(job.site.slurm, planned.seconds(job))
+            wanted |= slurm.resources(job.site.slurm, planned.most_seconds(job))
         lock = catalogue.home() / "data" / "runs" / ".sites" / digest([*job.site.same], 16)
         specs.append(
             plan.job_spec(job, str(places["files"].relative_to(catalogue.home())))

@@ -20,6 +20,7 @@ from infrabench.experiment.design.design import Design, Expectation
 from infrabench.experiment.execution import runs, session
 from infrabench.experiment.execution.progress import words
 from infrabench.ledger import catalogue
+from infrabench.ledger.pace import measure_pace
 from infrabench.ledger.records import SESSION
 from infrabench.ledger.session_folder import SessionFolder
 
@@ -51,16 +52,17 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """How far a job's session is, as its ledger says."""
+    """How far a job's session is, as its ledger says; `spent`: the share of its time, where it shares out one."""
 
     state: State
     done: int
     planned: int
+    spent: float | None = None
 
     @property
     def left(self) -> float:
-        """Return the share of its trials that are missing."""
-        return 1 - self.done / max(1, self.planned)
+        """Return the share of its trials that are missing, or of its time that is left."""
+        return 1 - (self.done / max(1, self.planned) if self.spent is None else self.spent)
 
 
 def list_jobs(campaign: Campaign, known: Mapping[str, Site]) -> tuple[list[Job], list[str]]:
@@ -96,7 +98,10 @@ def read_stand(job: Job) -> Stand:
     stored = SessionFolder(job.folder)
     complete = session.is_complete(stored, job.study, job.wanted, job.session_parameters)
     done = sum(trial.id in stored.records for trial in stored.awaited)
-    return Stand("complete" if complete else "partial", done, len(stored.awaited))
+    rule, spent = job.wanted.stopping, None
+    if rule is not None and rule.target is None and rule.budget_s:
+        spent = min(1.0, measure_pace(stored.records.values()).spent_s / rule.budget_s)
+    return Stand("complete" if complete else "partial", done, len(stored.awaited), spent)
 
 
 def job_spec(job: Job, out: str) -> dict[str, Any]:
@@ -182,11 +187,19 @@ class Plan:
 
     def seconds(self, job: Job) -> float:
         """Return how long the trials of a job that are missing are expected to take, with making ready."""
-        stand = self.stands[job.id]
-        if stand.state == "complete" or job.site.label in self.without:
+        if self.stands[job.id].state == "complete" or job.site.label in self.without:
             return 0.0
-        ready = len(job.wanted.systems) * job.wanted.deployments * job.study.deploy_s
-        return ready + (cost(job).seconds - ready) * stand.left
+        ready_s = _ready_s(job)
+        return ready_s + (cost(job).seconds - ready_s) * self.stands[job.id].left
+
+    def most_seconds(self, job: Job) -> float:
+        """Return how long a job is expected to take where it adds as many blocks as its precision may ask for."""
+        rule, ready_s = job.wanted.stopping, _ready_s(job)
+        if rule is None or rule.target is None or self.stands[job.id].state == "complete":
+            return self.seconds(job)
+        first_s = cost(job).seconds - ready_s
+        blocks_s = first_s * rule.most / job.wanted.blocks
+        return ready_s + (blocks_s if rule.budget_s is None else min(blocks_s, max(first_s, rule.budget_s)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +209,10 @@ class Slot:
     job: Job
     begin_s: float
     end_s: float
+
+
+def _ready_s(job: Job) -> float:
+    return len(job.wanted.systems) * job.wanted.deployments * job.study.deploy_s
 
 
 def cost(job: Job) -> Expectation:
