@@ -100,7 +100,8 @@ def run(planned: Plan, how: How) -> None:
             log.info("cancelled in Slurm, left by an earlier start: %s", ", ".join(left))
         shutil.rmtree(place / "engine", ignore_errors=True)  # of the last start; nothing in it counts
         # now that nobody else may
-        planned = replace(planned, stands={job.id: plan.read_stand(job) for job in planned.jobs})
+        stands = {job.id: plan.read_stand(job) for job in planned.jobs if job.site.label not in planned.without}
+        planned = replace(planned, stands={**planned.stands, **stands})
         if waiting := todo(planned):
             begun = place / "engine" / uuid.uuid4().hex
             begun.mkdir(parents=True)

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from infrabench import registry
-from infrabench.core import DesignError, InfrabenchError, Study
-from infrabench.experiment.campaign.file import PROFILE, Campaign, Site
+from infrabench.core import DesignError, InfrabenchError, LedgerError, Study
+from infrabench.experiment.campaign.file import LOST, PROFILE, Campaign, Site
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design, Expectation
 from infrabench.experiment.execution import runs, session
 from infrabench.experiment.execution.progress import words
 from infrabench.ledger import catalogue
 from infrabench.ledger.pace import measure_pace
-from infrabench.ledger.records import SESSION
+from infrabench.ledger.records import SESSION, read_session
 from infrabench.ledger.session_folder import SessionFolder
 
 MIB = 2**20
@@ -90,11 +91,15 @@ def list_jobs(campaign: Campaign, known: Mapping[str, Site]) -> tuple[list[Job],
     return jobs, wrong + [f"{campaign.where('sites', label)}: no study runs on it" for label in sorted(idle)]
 
 
+def initial_stand(job: Job) -> Stand:
+    """Return how far a job is that is not begun."""
+    return Stand("missing", 0, job.wanted.blocks * len(designs.treatments(job.wanted)))
+
+
 def read_stand(job: Job) -> Stand:
     """Return how far a job is; `LedgerError` when its session is damaged, or was made with other parameters."""
-    planned = job.wanted.blocks * len(designs.treatments(job.wanted))
     if not (job.folder / SESSION).is_file():
-        return Stand("missing", 0, planned)
+        return initial_stand(job)
     stored = SessionFolder(job.folder)
     complete = session.is_complete(stored, job.study, job.wanted, job.session_parameters)
     done = sum(trial.id in stored.records for trial in stored.awaited)
@@ -137,9 +142,13 @@ def _notebook(study: Study) -> Path:
 
 
 def _job(label: str, site: Site, name: str, study: Study, wanted: Design) -> Job:
-    at = session.at(study, site)
     wanted = replace(wanted, request=replace(wanted.request, site=site.target, session=name))
-    return Job(label, site, at, wanted, runs.folder_for(at, wanted, site))
+    folder = runs.folder_for(study, wanted, site)
+    if site.kind == LOST:
+        with suppress(LedgerError, KeyError):  # its session knows what it was called
+            measured = read_session(folder)["site"]
+            site = replace(site, name=measured["name"], kind=measured["kind"])
+    return Job(label, site, session.at(study, site), wanted, folder)
 
 
 def one_line(error: InfrabenchError) -> str:

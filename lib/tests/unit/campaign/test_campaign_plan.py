@@ -204,6 +204,8 @@ def test_the_closest_two_are_told() -> None:
     assert closest(spans("a 0 1, c 1 2, b 1.25 2, a 3 4"), rule) == 0.25
     assert closest(spans("a 0 1, c 1 2"), rule) is None
     assert closest(spans("a 0 2, a 1 3"), rule) == -1
+    rounds = [replace(each, case=("rounds",)) for each in spans("a 0 100, a 1 98")]  # the first ends last
+    assert closest([*rounds, *spans("a 100.25 101")], rule) == 0.25
 
 
 def test_a_real_ledger_is_read_and_two_of_one_time_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
