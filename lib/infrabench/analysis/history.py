@@ -284,7 +284,7 @@ def _in_order(folders: Sequence[Path]) -> tuple[list[tuple[Path, str]], dict[str
     for folder in folders:
         try:
             data = read_session(folder)
-            check_present(folder / SESSION, data, ("created_utc", "study"))
+            check_present(folder / SESSION, data, ("created_utc", "study", "site"))
             known.append((folder, str(data["created_utc"])))
         except (InfrabenchError, OSError) as error:
             left_out.setdefault(str(error), []).append(folder.name)
