@@ -30,9 +30,10 @@ def write(planned: Plan) -> Path:
     """Write ``campaign.json`` and return it.
 
     It has the sites that are measured ``alone``, for whoever asks no site, and an entry for each job: site, study,
-    label, session (a path from the project's home), state, reason, not_run. States: ``complete``; ``partial``, where trials are missing; ``failed``, where the job failed and recorded none;
-    ``missing``, where it was not begun. The reason is null for a job that was done to its end. ``not_run``:
-    systems that the site cannot run, and why; a session without them is complete.
+    label, session (a path from the project's home), state, reason, not_run. States: ``complete``; ``partial``, where
+    trials are missing; ``failed``, where the job failed and recorded none, or its session cannot be read; ``missing``,
+    where it was not begun. The reason is null for a job that was done to its end. ``not_run``: systems that the site
+    cannot run, and why; a session without them is complete.
     """
     path = engine.folder(planned.campaign) / FILE
     entries = [_entry(planned, job) for job in planned.jobs]
