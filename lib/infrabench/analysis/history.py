@@ -28,7 +28,7 @@ from infrabench.stats.contrasts import contrasts
 from infrabench.stats.estimates import estimates
 from infrabench.stats.intervals import LEVEL
 from infrabench.stats.losses import LOST
-from infrabench.stats.segmentation import CORRELATION, FEWEST, find_changes
+from infrabench.stats.segmentation import CORRELATION, FEWEST, SHORTEST, find_changes
 from infrabench.stats.sites import per_site
 from infrabench.stats.table import CELL, ORDER
 
@@ -39,7 +39,6 @@ SEPARATOR = "\x1f"  # between a scenario and the number of a session
 FEW = 3  # series that a sentence names
 BATCH = 20  # sessions worked out together: a table of them has a place for every block of each
 OFTEN = 0.25  # share of the steps from which a fact that changes explains nothing
-SAME_MEMORY = 0.01  # a kernel of the same machine finds some bytes more or less
 SHORT = {".".join(fact.path): fact.parity or fact.path[-1] for fact in comparability.FACTS if fact.path}
 COMPONENTS = "components."  # of an engine: reported by it, and no part of what has to agree
 HASH = 16  # digits of a hash; its first seven name it
@@ -71,7 +70,8 @@ class History:
 
     `points`: a row for each series and session, its index ``at``, ``estimate`` and ``error`` of a logarithm with the
     ends of its 95 % interval; `series`: a row each, with ``n`` sessions, the size that would be found and a ``note``;
-    `segments` and `changes`: rows of them, by ``at`` too. `left_out`: a sentence for each session that is not in it.
+    `segments` and `changes`: rows of them, by ``at`` too. `left_out`: a sentence for each session that is not in it;
+    `silent`: one for each series of which the last sessions have no value, although they were asked for it.
     """
 
     study: str
@@ -82,6 +82,7 @@ class History:
     times: tuple[str, ...]
     breaks: tuple[Break, ...]
     left_out: tuple[str, ...]
+    silent: tuple[str, ...]
     points: pd.DataFrame
     series: pd.DataFrame
     segments: pd.DataFrame
@@ -96,9 +97,9 @@ def read_history(
     >>> read_history(sorted(catalogue.local("containers").values()), metrics=["latency_p99_s"])
 
     `metrics`: names of metrics (default: the primary ones); `view`: ``ratio`` to the baseline of each session, or each
-    system's own ``level``; `since`: name of the first session to look at. The newest session says what is asked for:
-    sessions of another study, baseline, case or margin are left out with a sentence. Raises `DesignError` without a
-    session, for a view, metric or session that there is not.
+    system's own ``level``; `since`: name of the first session to look at. The newest session that can be read says what
+    is asked for: sessions of another study, site, baseline, case or margin are left out with a sentence. Raises
+    `DesignError` without a session, for a view, metric or session that there is not.
     """
     if view not in VIEWS:
         raise unknown_name("view", view, VIEWS)
@@ -109,31 +110,35 @@ def read_history(
     known = known[names.index(since) if since else 0 :]
     if not known:
         raise DesignError(f"there is no session to read: {'; '.join(left_out) or 'none was named'}")
-    newest = known[-1][0]
+    newest: Path | None = None
     opened, times = list[Session](), list[str]()
-    for folder, time in known:
+    for folder, time in reversed(known):
         try:
-            if why := _other_design(folder, newest):
-                raise InfrabenchError(f"it is not comparable with {newest.name}, which was asked for another {why}")
-            opened.append(open_session(folder))
-            times.append(time)
+            reference = newest or folder
+            if why := _other_design(folder, reference):
+                raise InfrabenchError(f"it is not comparable with {reference.name}, which was asked for another {why}")
+            opened.insert(0, open_session(folder))
+            times.insert(0, time)
+            newest = reference
         except (InfrabenchError, OSError) as error:
-            left_out.setdefault(str(error), []).append(folder.name)
+            left_out.setdefault(str(error), []).insert(0, folder.name)
     if not opened:
         raise DesignError(f"no session can be read: {'; '.join(left_out)}")
+    every = {name for each in opened for name in each.table["metric"].dropna()}
+    if unknown := [name for name in metrics if name not in every]:
+        raise unknown_name("metric", unknown[0], every)
     data = opened[-1].data
     points = pd.concat(
         [_points(opened[at : at + BATCH], view, metrics, at) for at in range(0, len(opened), BATCH)], ignore_index=True
     )
     if points.empty:
-        every = {name for each in opened for name in each.table["metric"].dropna()}
-        unknown = [name for name in metrics if name not in every]
-        raise unknown_name("metric", unknown[0], every) if unknown else DesignError(f"no {view} in these sessions")
+        raise DesignError(f"no {view} in these sessions")
     empty = History(
         str(data["study"]), str(data["baseline"]), view,
         tuple(dict.fromkeys(name for each in reversed(opened) for name in each.data["systems"])),
         tuple(each.folder.name for each in opened), tuple(times), find_breaks([each.folder for each in opened]),
-        tuple(_left_out(names, why) for why, names in left_out.items()), points, *(pd.DataFrame(),) * 3,
+        tuple(_left_out(names, why) for why, names in left_out.items()), tuple(_silent(points, opened)), points,
+        *(pd.DataFrame(),) * 3,
     )  # fmt: skip
     return analyse_history(empty)
 
@@ -243,10 +248,10 @@ def find_breaks(folders: Sequence[Path]) -> tuple[Break, ...]:
 def _break(at: int, each: Difference, names: dict[str, str]) -> Break | None:
     kind, _, name = each.where.partition(" ")
     first, second = each.first, each.second
-    if each.where in ("asked", "site"):
+    if each.where == "asked":
         return None
     if each.key == "memory.total_bytes" and first and second:
-        if abs(second - first) < SAME_MEMORY * first:
+        if comparability.is_same_memory(first, second):
             return None
         first, second = (f"{value / 2**30:.1f} GiB" for value in (first, second))
     step = f"{_value(first)} → {_value(second)}"
@@ -279,7 +284,7 @@ def _in_order(folders: Sequence[Path]) -> tuple[list[tuple[Path, str]], dict[str
     for folder in folders:
         try:
             data = read_session(folder)
-            check_present(folder / SESSION, data, ("created_utc", "study"))
+            check_present(folder / SESSION, data, ("created_utc", "study", "site"))
             known.append((folder, str(data["created_utc"])))
         except (InfrabenchError, OSError) as error:
             left_out.setdefault(str(error), []).append(folder.name)
@@ -292,11 +297,13 @@ def _left_out(names: Sequence[str], why: str) -> str:
 
 
 def _other_design(folder: Path, newest: Path) -> str:
-    """Say what a session was asked for that the newest one was not; empty when they may be in one series."""
-    if folder == newest:
-        return ""
-    if read_session(folder)["study"] != read_session(newest)["study"]:
-        return "study"
+    """Say what a session was asked for that the newest one was not; empty when they may be in one series.
+
+    Raises for a session whose provenance is damaged, also where it is the newest itself.
+    """
+    one, two = read_session(folder), read_session(newest)
+    if differing := [key for key in ("study", "site") if one[key] != two[key]]:
+        return differing[0]
     found = [each.key for each in comparability.differences(folder, newest) if each.checked and each.where == "asked"]
     return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
 
@@ -347,6 +354,26 @@ def _levels(table: pd.DataFrame) -> pd.DataFrame:
         estimate=np.where(there, value, np.nan), error=np.where(there, error, np.nan), df=df, at=0,
         reason=np.select([there, lost], ["", LOST], "no interval"),
     )[POINTS]  # fmt: skip
+
+
+def _silent(points: pd.DataFrame, opened: Sequence[Session]) -> Iterator[str]:
+    """Say of which series the last sessions have no value, although earlier ones have and the newest was to have.
+
+    No change can be found in what has become so slow that its trials time out.
+    """
+    newest, names = opened[-1], [each.folder.name for each in opened]
+    not_run, left_out = newest.data["not_run"], newest.data.get("left_out", {})
+    planned = pd.concat([each[["workload", "scenario"]] for each in (newest.table, newest.missing)])
+    cases = set(planned.itertuples(index=False, name=None))
+    for (workload, scenario, metric, system), rows in points.groupby(CELL, sort=False):
+        there = rows["at"][np.isfinite(rows["error"])]
+        if there.empty or there.max() >= len(opened) - SHORTEST or system not in {*newest.data["systems"], *not_run}:
+            continue
+        if workload not in left_out and (workload, scenario) not in cases:
+            continue
+        now = "".join(rows["reason"][rows["at"] == len(opened) - 1])
+        why = now or not_run.get(system) or left_out.get(workload) or "not measured"
+        yield f"{workload} {scenario} {metric}, {system} has no value since {names[there.max() + 1]}: {why}"
 
 
 def _note(n: int, lag1: float, rows: pd.DataFrame, sessions: int) -> str:

@@ -58,10 +58,11 @@ def run(arguments: Namespace) -> Iterator[str]:
     planned, how = _check_sites(arguments)
     engine.require(how.executor)
     yield from plans.lines(planned, how.at_once)
+    path = summary.write(planned)  # which sites are measured alone is known also where this process is killed
     try:
         engine.run(planned, how)
     finally:  # also when it was stopped: what is there is there
-        path = summary.write(planned)
+        summary.write(planned)
     yield from _state(planned, path, headless.analyse_campaign(path))
 
 
@@ -81,7 +82,7 @@ def status(arguments: Namespace) -> Iterator[str]:
     from infrabench.experiment.campaign import checks, file, summary
 
     wanted = file.read(Path(arguments.file))
-    spread = any(place.slurm.nodes for place in wanted.sites.values())
+    spread = any(place.slurm != file.NOWHERE for place in wanted.sites.values())
     planned = checks.read_plan(wanted, "slurm" if spread else arguments.executor)
     yield from _state(planned, summary.write(planned))
 

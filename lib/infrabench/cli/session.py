@@ -57,7 +57,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--fail-on", choices=("different", "any"),
         help="exit with status 1 where the last sessions are on a level that is worse, without a break that explains "
-        "it (any: or better)",
+        "it (any: or better), or have no value of what earlier ones have",
     )  # fmt: skip
     parser.add_argument("--out", default="out", metavar="FOLDER", help="where tables and figures go (default: out)")
     parser = add_command(group, "remove", remove, "remove sessions made on this machine", "pilot")
@@ -213,9 +213,10 @@ def history(arguments: Namespace) -> Iterator[str]:
     yield ""
     yield tables.markdown(tables.history_table(found.series, found.changes))
     yield from map(str, write_history(found, catalogue.home() / arguments.out))
-    bad = histories.unexplained(found, both=arguments.fail_on == "any")
-    if arguments.fail_on and len(bad):
-        raise InfrabenchError("; ".join(histories.describe_change(row) for row in bad.itertuples(index=False)))
+    changed = histories.unexplained(found, both=arguments.fail_on == "any")
+    bad = [*map(histories.describe_change, changed.itertuples(index=False)), *found.silent]
+    if arguments.fail_on and bad:
+        raise InfrabenchError("; ".join(bad))
 
 
 def remove(arguments: Namespace) -> Iterator[str]:

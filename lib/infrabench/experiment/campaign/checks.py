@@ -13,12 +13,12 @@ from typing import Any
 
 from infrabench import registry
 from infrabench.core import Host, InfrabenchError, SiteError, Target, unknown_name
-from infrabench.experiment.campaign import file, plan
+from infrabench.experiment.campaign import file, plan, summary
 from infrabench.experiment.campaign.file import Campaign, Executor, Refused, Site
 from infrabench.experiment.campaign.plan import Job, Plan, Stand
 from infrabench.experiment.execution import preflight
 from infrabench.experiment.provenance import collect
-from infrabench.experiment.provenance.comparability import PARITY, TOOLS
+from infrabench.experiment.provenance.comparability import PARITY, TOOLS, is_same_memory
 from infrabench.ledger import catalogue
 from infrabench.machines.hosts import claims, parallel
 from infrabench.machines.hosts.host import LocalHost
@@ -32,12 +32,16 @@ ANSWER_S = 10.0
 
 
 def read_plan(campaign: Campaign, executor: Executor = "local") -> Plan:
-    """Return the plan of a campaign as far as its files and ledgers say; `Refused` has everything that is wrong."""
-    known, jobs, wrong = _read(campaign, executor)
-    stands, foreign = _stands(jobs)
-    if wrong or foreign:
-        raise Refused(campaign.path, wrong + foreign)
-    return _plan(campaign, jobs, stands, known, {})
+    """Return the plan of a campaign as far as its files and ledgers say; `Refused` has everything that is wrong.
+
+    Sites and sessions that cannot be read are in it, as missing. Which sites are measured alone, the last start says.
+    """
+    known, jobs, wrong = _read(campaign, executor, campaign.sites)
+    if wrong:
+        raise Refused(campaign.path, wrong)
+    planned = _plan(campaign, jobs, _stands(jobs, campaign.sites)[0], known, {})
+    alone = summary.read_alone(campaign.name)
+    return planned if alone is None else replace(planned, alone=alone)
 
 
 def check_all(campaign: Campaign, executor: Executor = "local", without: Collection[str] = ()) -> Plan:
@@ -45,9 +49,9 @@ def check_all(campaign: Campaign, executor: Executor = "local", without: Collect
 
     Sites that are left out of this start are not asked, and neither are those that have nothing left to do.
     """
-    known, jobs, wrong = _read(campaign, executor)
+    known, jobs, wrong = _read(campaign, executor, without)
     wrong += [f"there is no site {name!r} to leave out" for name in sorted(set(without) - campaign.sites.keys())]
-    stands, foreign = _stands(jobs)
+    stands, foreign = _stands(jobs, without)
     complete = {each for each, stand in stands.items() if stand.state == "complete"}
     done = {job.site.label for job in jobs} - {job.site.label for job in jobs if job.id not in complete}
     parity = tuple(name for name in campaign.parity if name in PARITY)
@@ -61,6 +65,8 @@ def check_all(campaign: Campaign, executor: Executor = "local", without: Collect
     wrong += _common(campaign, known, answers, systems)
     wrong += find_inequalities(answers, parity)
     planned = replace(_plan(campaign, jobs, stands, known, answers), without=frozenset(without))
+    unasked = (summary.read_alone(campaign.name) or frozenset()) & (known.keys() - answers.keys())
+    planned = replace(planned, alone=planned.alone | unasked)
     if not foreign and jobs:
         try:
             preflight.check_ledger(catalogue.home() / "data" / "runs", plan.ledger_bytes(planned))
@@ -71,8 +77,10 @@ def check_all(campaign: Campaign, executor: Executor = "local", without: Collect
     return planned
 
 
-def _read(campaign: Campaign, executor: Executor) -> tuple[dict[str, Site], list[Job], list[str]]:
-    known, wrong = file.read_sites(campaign, executor)
+def _read(
+    campaign: Campaign, executor: Executor, without: Collection[str]
+) -> tuple[dict[str, Site], list[Job], list[str]]:
+    known, wrong = file.read_sites(campaign, executor, without)
     found, unasked = plan.list_jobs(campaign, known)
     wrong += unasked + file.find_duplicates(known)
     for number, group in enumerate(campaign.shares):
@@ -84,14 +92,18 @@ def _read(campaign: Campaign, executor: Executor) -> tuple[dict[str, Site], list
     return known, found, wrong
 
 
-def _stands(found: list[Job]) -> tuple[dict[str, Stand], list[str]]:
-    """Return how far each job is, and the sessions that are there and are not those that the campaign asks for."""
+def _stands(found: list[Job], without: Collection[str]) -> tuple[dict[str, Stand], list[str]]:
+    """Return how far each job is, and the sessions that are there and are not those that the campaign asks for.
+
+    At a site that is left out such a session is no fault: it counts as missing.
+    """
     stands, wrong = dict[str, Stand](), list[str]()
     for job in found:
         try:
             stands[job.id] = plan.read_stand(job)
         except InfrabenchError as error:
-            wrong.append(f"{job.id}: {error}")
+            stands[job.id] = plan.initial_stand(job)
+            wrong += [] if job.site.label in without else [f"{job.id}: {error}"]
     return stands, wrong
 
 
@@ -169,10 +181,16 @@ def find_inequalities(answers: Mapping[str, Answer], parity: Sequence[str]) -> l
         facts = {each.label: each.facts[what] for each in answers.values() if what in each.facts}
         for role in dict.fromkeys(role for values in facts.values() for role in values):
             values = {label: by_role[role] for label, by_role in facts.items() if role in by_role}
-            if len(set(values.values())) > 1:
+            if not _agree(what, values.values()):
                 shown = ", ".join(f"{label} {value}" for label, value in values.items())
                 sentences.append(f"parity: {what} ({role}) differs: {shown}")
     return sentences
+
+
+def _agree(what: str, values: Collection[str]) -> bool:
+    if what == "memory" and all(map(str.isdecimal, values)):
+        return is_same_memory(max(map(int, values)), min(map(int, values)))
+    return len(set(values)) < 2
 
 
 def _answer(site: Site, systems: Collection[str], workloads: Collection[str], parity: Sequence[str]) -> Answer:

@@ -100,7 +100,8 @@ def run(planned: Plan, how: How) -> None:
             log.info("cancelled in Slurm, left by an earlier start: %s", ", ".join(left))
         shutil.rmtree(place / "engine", ignore_errors=True)  # of the last start; nothing in it counts
         # now that nobody else may
-        planned = replace(planned, stands={job.id: plan.read_stand(job) for job in planned.jobs})
+        stands = {job.id: plan.read_stand(job) for job in planned.jobs if job.site.label not in planned.without}
+        planned = replace(planned, stands={**planned.stands, **stands})
         if waiting := todo(planned):
             begun = place / "engine" / uuid.uuid4().hex
             begun.mkdir(parents=True)
@@ -157,7 +158,7 @@ def described(planned: Plan, how: How, waiting: Sequence[Job], begun: Path) -> l
         marker = str(begun / f"{job.id}.made")
         wanted = dict(planned.holds(job, how.at_once))
         if how.executor == "slurm":
-            wanted |= slurm.resources(job.site.slurm, planned.seconds(job))
+            wanted |= slurm.resources(job.site.slurm, planned.most_seconds(job))
         lock = catalogue.home() / "data" / "runs" / ".sites" / digest([*job.site.same], 16)
         specs.append(
             plan.job_spec(job, str(places["files"].relative_to(catalogue.home())))

@@ -21,7 +21,7 @@ others would be load on it, for this machine steers them.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -166,6 +166,7 @@ def read(path: Path) -> Campaign:
 
 
 NOWHERE = Slurm()
+LOST = "lost"  # the kind of a site that cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,8 @@ class Site:
     """A site of a campaign.
 
     `target` is what a notebook takes as its site; `name` and `kind` are those of the site itself, as sessions keep
-    them; `read` is what its file says; `steered_here`: its jobs run on this machine.
+    them; `read` is what its file says; `steered_here`: its jobs run on this machine; `fault`: why the site of kind
+    `LOST` cannot be read.
     """
 
     label: str
@@ -183,6 +185,7 @@ class Site:
     slurm: Slurm = NOWHERE
     steered_here: bool = True
     read: Inventory | Kubeconfig | None = None
+    fault: str = ""
 
     @property
     def on_this_machine(self) -> bool:
@@ -195,28 +198,41 @@ class Site:
         return self.target, None if self.steered_here else self.slurm.nodes
 
 
-def read_sites(campaign: Campaign, executor: Executor) -> tuple[dict[str, Site], list[str]]:
-    """Return the sites that can be read, by label, and what is wrong with the others."""
+def read_sites(
+    campaign: Campaign, executor: Executor, without: Collection[str] = ()
+) -> tuple[dict[str, Site], list[str]]:
+    """Return the sites that can be read, by label, and what is wrong with the others.
+
+    What is wrong with one that is left out is its own `fault`: nothing is measured there.
+    """
     known: dict[str, Site] = {}
     wrong: list[str] = []
     for label, place in campaign.sites.items():
         try:
             known[label] = _site(campaign, label, place, executor)
         except SiteError as error:
-            wrong.append(f"{campaign.where('sites', label)}: {error}")
+            if label in without:
+                here, fault = executor == "local", " ".join(str(error).split())
+                known[label] = Site(label, place.target, place.target, LOST, place.slurm, here, fault=fault)
+            else:
+                wrong.append(f"{campaign.where('sites', label)}: {error}")
     return known, wrong
 
 
 def machines(site: Site, systems: Sequence[str]) -> dict[str, str]:
-    """Return how each machine that a site measures with `systems` is known beforehand: role -> address or server."""
+    """Return how each machine that a site measures with `systems` is known beforehand: role -> address or server.
+
+    Behind a gateway an address is one of its network.
+    """
     if isinstance(site.read, Kubeconfig):
         return {"cluster": site.read.server}
     if not isinstance(site.read, Inventory):
         return {}
-    teams = {name: team.members() for name, team in site.read.clusters.items() if name in systems}
-    nodes = {f"{name}-{role}": node for name, members in teams.items() for role, node in members.items()}
-    hosts = {**site.read.hosts, **nodes}
-    return {str(role): f"{host.address.lower()}:{host.port}" for role, host in hosts.items()}
+    ways = {
+        role: (*([site.read.gateways[host.gateway]] if host.gateway else []), host)
+        for role, host in site.read.machines(systems).items()
+    }
+    return {role: ">".join(f"{each.address.lower()}:{each.port}" for each in way) for role, way in ways.items()}
 
 
 def find_duplicates(known: Mapping[str, Site]) -> list[str]:

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from infrabench import registry
-from infrabench.core import DesignError, InfrabenchError, Study
-from infrabench.experiment.campaign.file import PROFILE, Campaign, Site
+from infrabench.core import DesignError, InfrabenchError, LedgerError, Study
+from infrabench.experiment.campaign.file import LOST, PROFILE, Campaign, Site
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design, Expectation
 from infrabench.experiment.execution import runs, session
 from infrabench.experiment.execution.progress import words
 from infrabench.ledger import catalogue
-from infrabench.ledger.records import SESSION
+from infrabench.ledger.pace import measure_pace
+from infrabench.ledger.records import SESSION, read_session
 from infrabench.ledger.session_folder import SessionFolder
 
 MIB = 2**20
@@ -51,16 +53,17 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """How far a job's session is, as its ledger says."""
+    """How far a job's session is, as its ledger says; `spent`: the share of its time, where it shares out one."""
 
     state: State
     done: int
     planned: int
+    spent: float | None = None
 
     @property
     def left(self) -> float:
-        """Return the share of its trials that are missing."""
-        return 1 - self.done / max(1, self.planned)
+        """Return the share of its trials that are missing, or of its time that is left."""
+        return 1 - (self.done / max(1, self.planned) if self.spent is None else self.spent)
 
 
 def list_jobs(campaign: Campaign, known: Mapping[str, Site]) -> tuple[list[Job], list[str]]:
@@ -88,15 +91,22 @@ def list_jobs(campaign: Campaign, known: Mapping[str, Site]) -> tuple[list[Job],
     return jobs, wrong + [f"{campaign.where('sites', label)}: no study runs on it" for label in sorted(idle)]
 
 
+def initial_stand(job: Job) -> Stand:
+    """Return how far a job is that is not begun."""
+    return Stand("missing", 0, job.wanted.blocks * len(designs.treatments(job.wanted)))
+
+
 def read_stand(job: Job) -> Stand:
     """Return how far a job is; `LedgerError` when its session is damaged, or was made with other parameters."""
-    planned = job.wanted.blocks * len(designs.treatments(job.wanted))
     if not (job.folder / SESSION).is_file():
-        return Stand("missing", 0, planned)
+        return initial_stand(job)
     stored = SessionFolder(job.folder)
     complete = session.is_complete(stored, job.study, job.wanted, job.session_parameters)
     done = sum(trial.id in stored.records for trial in stored.awaited)
-    return Stand("complete" if complete else "partial", done, len(stored.awaited))
+    rule, spent = job.wanted.stopping, None
+    if rule is not None and rule.target is None and rule.budget_s:
+        spent = min(1.0, measure_pace(stored.records.values()).spent_s / rule.budget_s)
+    return Stand("complete" if complete else "partial", done, len(stored.awaited), spent)
 
 
 def job_spec(job: Job, out: str) -> dict[str, Any]:
@@ -132,9 +142,13 @@ def _notebook(study: Study) -> Path:
 
 
 def _job(label: str, site: Site, name: str, study: Study, wanted: Design) -> Job:
-    at = session.at(study, site)
     wanted = replace(wanted, request=replace(wanted.request, site=site.target, session=name))
-    return Job(label, site, at, wanted, runs.folder_for(at, wanted, site))
+    folder = runs.folder_for(study, wanted, site)
+    if site.kind == LOST:
+        with suppress(LedgerError, KeyError):  # its session knows what it was called
+            measured = read_session(folder)["site"]
+            site = replace(site, name=measured["name"], kind=measured["kind"])
+    return Job(label, site, session.at(study, site), wanted, folder)
 
 
 def one_line(error: InfrabenchError) -> str:
@@ -182,11 +196,19 @@ class Plan:
 
     def seconds(self, job: Job) -> float:
         """Return how long the trials of a job that are missing are expected to take, with making ready."""
-        stand = self.stands[job.id]
-        if stand.state == "complete" or job.site.label in self.without:
+        if self.stands[job.id].state == "complete" or job.site.label in self.without:
             return 0.0
-        ready = len(job.wanted.systems) * job.wanted.deployments * job.study.deploy_s
-        return ready + (cost(job).seconds - ready) * stand.left
+        ready_s = _ready_s(job)
+        return ready_s + (cost(job).seconds - ready_s) * self.stands[job.id].left
+
+    def most_seconds(self, job: Job) -> float:
+        """Return how long a job is expected to take where it adds as many blocks as its precision may ask for."""
+        rule, ready_s = job.wanted.stopping, _ready_s(job)
+        if rule is None or rule.target is None or self.stands[job.id].state == "complete":
+            return self.seconds(job)
+        first_s = cost(job).seconds - ready_s
+        blocks_s = first_s * rule.most / job.wanted.blocks
+        return ready_s + (blocks_s if rule.budget_s is None else min(blocks_s, max(first_s, rule.budget_s)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +218,10 @@ class Slot:
     job: Job
     begin_s: float
     end_s: float
+
+
+def _ready_s(job: Job) -> float:
+    return len(job.wanted.systems) * job.wanted.deployments * job.study.deploy_s
 
 
 def cost(job: Job) -> Expectation:

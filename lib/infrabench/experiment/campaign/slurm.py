@@ -23,7 +23,7 @@ TIMES, MORE_S = 3, 1800
 
 
 def resources(asked: Slurm, seconds: float) -> dict[str, Any]:
-    """Return what a job that is expected to take so many seconds is submitted with, in Snakemake's words."""
+    """Return what a job that is expected to take at most so many seconds is submitted with, in Snakemake's words."""
     # In quotes, as the executor's command line for a shell takes them; the file's schema leaves no quote in a word.
     extra = ["'--exclusive'", *([f"'--nodelist={asked.nodes}'"] if asked.nodes else [])]
     given = {"slurm_partition": asked.partition, "slurm_account": asked.account, "constraint": asked.constraint}

@@ -29,15 +29,26 @@ PER_SECOND = 1000  # a ledger's instants are cut to milliseconds
 def write(planned: Plan) -> Path:
     """Write ``campaign.json`` and return it.
 
-    It has an entry for each job: site, study, label, session (a path from the project's home), state, reason, not_run.
-    States: ``complete``; ``partial``, where trials are missing; ``failed``, where the job failed and recorded none;
-    ``missing``, where it was not begun. The reason is null for a job that was done to its end. ``not_run``:
-    systems that the site cannot run, and why; a session without them is complete.
+    It has the sites that are measured ``alone``, for whoever asks no site, and an entry for each job: site, study,
+    label, session (a path from the project's home), state, reason, not_run. States: ``complete``; ``partial``, where
+    trials are missing; ``failed``, where the job failed and recorded none, or its session cannot be read; ``missing``,
+    where it was not begun. The reason is null for a job that was done to its end. ``not_run``: systems that the site
+    cannot run, and why; a session without them is complete.
     """
     path = engine.folder(planned.campaign) / FILE
-    data = {"name": planned.campaign, "sessions": [_entry(planned, job) for job in planned.jobs]}
+    entries = [_entry(planned, job) for job in planned.jobs]
+    data = {"name": planned.campaign, "alone": sorted(planned.alone), "sessions": entries}
     replace_file(path, f"{json.dumps(data, indent=1)}\n".encode())
     return path
+
+
+def read_alone(campaign: str) -> frozenset[str] | None:
+    """Return the sites that are measured alone, as the ``campaign.json`` of a campaign says; None where there is none.
+
+    A start found them by its executor, and by asking the sites.
+    """
+    path = engine.folder(campaign) / FILE
+    return frozenset(json.loads(path.read_text())["alone"]) if path.is_file() else None
 
 
 def lines(path: Path) -> Iterator[str]:
@@ -68,10 +79,14 @@ def _entry(planned: Plan, job: Job) -> dict[str, Any]:
     except LedgerError:  # not begun, or damaged, which its reason says
         not_run = {}
     reason = broken or last.get("reason")
-    if state != "complete" and job.site.label in planned.without:
-        reason = "its site was left out" + (f"; before: {reason}" if reason else "")
-    if state != "complete" and not reason:
-        reason = "it was interrupted" if last.get("event") == "begun" else _not_begun(planned, job)
+    if state == "complete" and not reason and last.get("event") != "finished":
+        reason = "measured; its notebook was not executed to its end"
+    if state != "complete":
+        reason = reason or job.site.fault
+        if job.site.label in planned.without:
+            reason = "its site was left out" + (f"; before: {reason}" if reason else "")
+        elif not reason:
+            reason = "it was interrupted" if last.get("event") == "begun" else _not_begun(planned, job)
     if last.get("event") == "failed" and state in ("missing", "partial") and done == 0:
         state = "failed"
     return {
@@ -127,19 +142,25 @@ def overlaps(every: Iterable[Span], planned: Plan) -> list[tuple[Span, Span, flo
 
 def describe_overlaps(planned: Plan) -> tuple[list[str], bool]:
     """Return, in words, what the ledgers of a campaign prove, and whether nothing met that must not."""
-    every = [span for job in planned.jobs for span in spans(job.site.label, job.folder)]
+    every, unread = list[Span](), list[str]()
+    for job in planned.jobs:
+        try:
+            every += spans(job.site.label, job.folder)
+        except LedgerError as error:
+            unread.append(f"  without {job.site.label} {job.label}, which cannot be read: {plan.one_line(error)}")
     met = overlaps(every, planned)
     checked = f"{format_count(len(every), 'trial')} on {format_count(len({span.site for span in every}), 'site')}"
     if not met:
         gap = closest(every, planned)
         near = "" if gap is None else f"; the closest two were {gap:.3f} s apart"
-        return [f"exclusive: {checked}; no two that must not meet overlap{near}"], True
+        return [f"exclusive: {checked}; no two that must not meet overlap{near}", *unread], True
     shown = [
         f"  {a.site} {a.session} {a.trial} and {b.site} {b.session} {b.trial}: {seconds:.3f} s"
         for a, b, seconds in met[:MOST_SHOWN]
     ]
     more = [f"and {len(met) - MOST_SHOWN} more"] if len(met) > MOST_SHOWN else []
-    return [f"NOT exclusive: {checked}; {format_count(len(met), 'pair')} at the same time", *shown, *more], False
+    pairs = format_count(len(met), "pair")
+    return [f"NOT exclusive: {checked}; {pairs} at the same time", *shown, *more, *unread], False
 
 
 def closest(every: Sequence[Span], planned: Plan) -> float | None:
@@ -148,7 +169,8 @@ def closest(every: Sequence[Span], planned: Plan) -> float | None:
     for span in sorted(every, key=lambda each: each.begin_s):
         gaps += [span.begin_s - other.end_s for other in last if _must_not_meet(span, other, planned)]
         # Of each site only the trial that ended last can be near the next one.
-        last = [other for other in last if other.site != span.site] + [span]
+        ended = max([other for other in last if other.site == span.site] + [span], key=lambda each: each.end_s)
+        last = [other for other in last if other.site != span.site] + [ended]
     return min(gaps, default=None)
 
 

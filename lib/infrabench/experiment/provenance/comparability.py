@@ -10,6 +10,7 @@ share programs, so a change names all places that it concerns. What one side doe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -84,6 +85,7 @@ IGNORED = (
     *("clock.offset_s", "clock.max_error_s", "clock.estimated_error_s", "clock.frequency_ppm"),
 )
 PARTS = ("versions", "components")  # facts of a system that name programs: shown although they are only reported
+SAME_MEMORY = 0.01  # a kernel of the same machine finds some bytes more or less
 FEW = 4  # packages of a list that are named where not all are asked for
 SHORT = 12  # digits of a digest that are shown
 MOST_PLACES = 8  # that are named
@@ -97,7 +99,7 @@ class Difference:
     with its versions; those of another version first.
     """
 
-    where: str  # a host's name, "system NAME", "suite", "asked" or "site"; of contents, their places
+    where: str  # a host's name, "controller NAME", "system NAME", "suite", "asked" or "site"; of contents, their places
     key: str
     first: Any
     second: Any
@@ -156,7 +158,8 @@ def between_sites(folders: Mapping[str, Path]) -> Between:
     """Return what differs between the sessions of several sites, site -> session folder; the stamp of what they give.
 
     Hosts of other sites are other hosts, so nothing of them has to agree; it is told. Two sites are called one machine
-    when their hosts agree in processor, memory to the byte and kernel, and are containers or have one name.
+    when hosts of theirs have one name and processor, and about the same memory; containers, which have names of their
+    own, when they agree in processor, memory to the byte and kernel; clusters, when they have one name.
 
     Raises `SchemaError` when they are not of one study with one baseline, `NotComparable` when they were asked for
     different things: other parameters of a case, margins, limits, guards, primary metrics.
@@ -229,10 +232,15 @@ def _cases(then: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) 
 
 
 class _Provenance(NamedTuple):
-    """What a session says of where and with what it was measured; nested facts as flat ones, ``cpu.model_name``."""
+    """What a session says of where and with what it was measured; nested facts as flat ones, ``cpu.model_name``.
+
+    Of a cluster behind a kubeconfig no host is asked but the machine that steers, on which nothing is measured: it is
+    among the `controllers`, and the site stands for the hosts.
+    """
 
     session: dict[str, Any]
     hosts: dict[str, dict[str, Any]]
+    controllers: dict[str, dict[str, Any]]
     systems: dict[str, dict[str, Any]]
     suite: dict[str, Any]
     codes: list[Mapping[str, str]]
@@ -243,8 +251,13 @@ def _read(folder: Path) -> _Provenance:
     session = records.read_session(folder)
     names = [name for name in records.list_provenance(folder) if ".resumed-" not in name and name not in NOT_HOSTS]
     deployments = records.read_provenance(folder, records.DEPLOYMENTS)
+    hosts = {name: _flat(records.read_provenance(folder, name)) for name in names}
+    controllers = dict[str, dict[str, Any]]()
+    if session["site"]["kind"] == "kubeconfig":
+        cluster = session["site"]["name"]
+        hosts, controllers = {cluster: {"hostname": cluster}}, hosts
     return _Provenance(
-        session, {name: _flat(records.read_provenance(folder, name)) for name in names},
+        session, hosts, controllers,
         {name: {**_flat(each["facts"]), **_flat(each["tools"], "tools.")} for name, each in deployments.items()},
         _flat(records.read_provenance(folder, "suite")), known_codes(session, records.read_blocks(folder, CODE)),
         records.read_provenance(folder, records.CONTENTS),
@@ -256,6 +269,7 @@ def _fact_differences(one: _Provenance, two: _Provenance) -> Iterator[Difference
     for where, presence, checked, all_then, all_now in (
         ("", "host", AGREED, one.hosts, two.hosts),
         ("system ", "measured", (*DEPLOYED, "tools"), one.systems, two.systems),
+        ("controller ", "there", (), one.controllers, two.controllers),
         ("", "suite", (), {"suite": one.suite}, {"suite": two.suite}),
     ):
         for name in sorted({*all_then, *all_now}):
@@ -303,12 +317,18 @@ def _of_site(one: _Provenance) -> dict[str, Any]:
 
 
 def _machines(one: _Provenance) -> set[tuple[Any, ...]]:
-    """Marks of the machines behind a session's hosts: equal marks are, as far as hosts say, one machine."""
-    return {
-        (None if each.get("virtualisation.container") else each.get("hostname"),
-         *map(each.get, ("cpu.model_name", "memory.total_bytes", "kernel.release")))
-        for each in one.hosts.values()
-    }  # fmt: skip
+    """Marks of the machines behind a session's hosts: equal marks are, as far as hosts say, one machine.
+
+    A machine may get another kernel, which finds a little more or less memory; containers are told by both.
+    """
+    marks = set[tuple[Any, ...]]()
+    for each in one.hosts.values():
+        memory, cpu = each.get("memory.total_bytes"), each.get("cpu.model_name")
+        if each.get("virtualisation.container"):
+            marks.add((cpu, memory, "kernel", each.get("kernel.release")))
+        else:
+            marks.add((cpu, memory and round(10 * math.log(memory)), "name", each.get("hostname")))  # steps of 10 %
+    return marks
 
 
 def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
@@ -381,6 +401,11 @@ def _places(contents: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 def _join(places: Sequence[str]) -> str:
     more = len(places) - MOST_PLACES
     return ", ".join(places[:MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
+
+
+def is_same_memory(first: int, second: int) -> bool:
+    """Tell whether two kernels that found so many bytes may be of machines with the same memory."""
+    return abs(second - first) <= SAME_MEMORY * first
 
 
 def shown(value: Any) -> str:

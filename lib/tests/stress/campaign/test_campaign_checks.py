@@ -156,6 +156,13 @@ def test_differing_versions_are_named_by_role() -> None:
     assert checks.find_inequalities(answers, []) == []
 
 
+@pytest.mark.parametrize(("other", "differ"), [(2**36 - 8192, False), (2**35, True), ("nothing", True)])
+def test_a_kernel_that_finds_some_bytes_less_has_the_same_memory(other: int | str, differ: bool) -> None:
+    sizes = {"a": 2**36, "b": other}
+    answers = {name: Answer(name, facts={"memory": {"server": str(size)}}) for name, size in sizes.items()}
+    assert bool(checks.find_inequalities(answers, ["memory"])) is differ
+
+
 def test_one_kernel_is_one_machine() -> None:
     answers = {name: Answer(name, kernels=kernels) for name, kernels in (
         ("a", {"server": 10**18, "client": 2 * 10**18}), ("b", {"server": 10**18 + 10**6}),

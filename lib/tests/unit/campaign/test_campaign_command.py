@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
 import pytest
 
 from infrabench import cli
+from infrabench.core import InfrabenchError
 from infrabench.experiment.campaign import checks, engine, summary
 from infrabench.experiment.campaign.file import Campaign
+from infrabench.experiment.campaign.plan import Stand
+from infrabench.experiment.campaign.summary import Span
 from infrabench.notebook import headless
 from tests.support.campaigns import write_notebook
 from tests.support.places import ROOT
@@ -97,6 +102,92 @@ def test_a_system_that_a_site_cannot_run_is_named_with_its_reason(home: Path, wr
     assert list(summary.lines(summary.write(planned)))[1] == "  docker not run: there is no guest image"
 
 
+def test_the_proof_is_of_what_the_start_measured_alone(
+    home: Path, written: Written, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "b.yml").write_text("name: b\nhosts: {server: {address: 192.0.2.1}}\n")
+    campaign = written(GOOD.replace("here: local", "big: {target: local, slurm: {partition: bench}}, b: b.yml"))
+    monkeypatch.setattr(summary, "spans", lambda site, folder: [Span(site, folder.name, (1,), "t", 0.0, 1.0)])
+    status = ("status", str(campaign.path))
+    assert "\nexclusive: 2 trials on 2 sites" in call(capsys, *status)[1]  # jobs of Slurm disturb nobody here
+    started = checks.read_plan(campaign, "slurm")
+    assert started.alone == frozenset()
+    summary.write(replace(started, alone=frozenset({"b"})))  # the host of b turned out to be this machine
+    for _ in range(2):  # the status leaves it so
+        assert "NOT exclusive: 2 trials on 2 sites" in call(capsys, *status)[1]
+    assert checks.check_all(campaign, "slurm", without=["b"]).alone == {"b"}  # which is not asked now
+
+
+def test_what_is_measured_alone_is_known_when_the_engine_starts(
+    home: Path, written: Written, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(*rest: object) -> None:
+        assert json.loads((engine.folder("c") / summary.FILE).read_text())["alone"] == ["here"]
+        raise InfrabenchError("Snakemake was killed")
+
+    monkeypatch.setattr(engine, "require", lambda executor: None)
+    monkeypatch.setattr(engine, "run", kill)
+    status, _, err = call(capsys, "run", str(written(GOOD).path))
+    assert status == 1
+    assert "Snakemake was killed" in err
+
+
+def test_a_site_whose_file_is_gone_can_be_left_out(
+    home: Path, written: Written, capsys: pytest.CaptureFixture[str]
+) -> None:
+    campaign = written(GOOD.replace("here: local", "here: local, b: b.yml"))
+    path = str(campaign.path)
+    status, _, err = call(capsys, "plan", path)
+    assert (status, "1 problem; nothing was started" in err) == (2, True)
+    status, out, _ = call(capsys, "plan", path, "--without", "b")
+    assert status == 0
+    assert "b (lost b.yml)" in out
+    told = "b camp: missing (data/runs/camp/c.b.camp): "
+    assert f"{told}unknown site" in call(capsys, "status", path)[1]
+    planned = checks.check_all(campaign, without=["b"])
+    assert f"{told}its site was left out; before: unknown site" in "\n".join(summary.lines(summary.write(planned)))
+    folder = planned.jobs[1].folder
+    folder.mkdir(parents=True)
+    site = {"name": "rack-b", "kind": "inventory"}
+    (folder / "session.json").write_text(json.dumps({"format": 1, "parameters": {}, "site": site}))
+    found = checks.read_plan(campaign).jobs[1].site  # called as when it was measured, so that its session is one of it
+    assert (found.name, found.kind) == ("rack-b", "inventory")
+
+
+def test_a_site_with_a_damaged_session_can_be_left_out(
+    home: Path, written: Written, capsys: pytest.CaptureFixture[str]
+) -> None:
+    campaign = written(GOOD)
+    folder = home / "data/runs/camp/c.here.camp"
+    folder.mkdir(parents=True)
+    (folder / "session.json").write_text("{")
+    assert call(capsys, "plan", str(campaign.path))[0] == 2
+    assert "camp: left out, 3 trials" in call(capsys, "plan", str(campaign.path), "--without", "here")[1]
+    planned = checks.check_all(campaign, without=["here"])
+    engine.run(planned, engine.How())  # nothing is left to do
+    status, out, _ = call(capsys, "status", str(campaign.path))
+    assert status == 1
+    assert re.search(r"here camp: failed \(data/runs/camp/c.here.camp\): .*is not JSON", out)
+    assert re.search(r"exclusive: 0 trials .*\n  without here camp, which cannot be read: ", out)
+
+
+@pytest.mark.parametrize(
+    ("event", "why"), [("begun", "measured; its notebook was not executed to its end"), ("finished", None)]
+)
+def test_a_session_is_done_when_its_notebook_is(
+    event: str, why: str | None, home: Path, written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = checks.read_plan(written(GOOD))
+    monkeypatch.setattr("infrabench.experiment.campaign.plan.read_stand", lambda job: Stand("complete", 3, 3))
+    state = engine.own(planned.jobs[0], "c")["state"]
+    state.parent.mkdir(parents=True)
+    state.write_text(json.dumps({"event": event, "reason": None}))
+    path = summary.write(planned)
+    (entry,) = json.loads(path.read_text())["sessions"]
+    assert (entry["state"], entry["reason"]) == ("complete", why)
+    assert summary.complete(path) is (why is None)
+
+
 def test_the_analysis_over_sites_gets_the_campaign(home: Path, written: Written) -> None:
     planned = checks.read_plan(written(GOOD))
     path = summary.write(planned)
@@ -104,6 +195,7 @@ def test_the_analysis_over_sites_gets_the_campaign(home: Path, written: Written)
     data = json.loads(path.read_text())
     assert data == {
         "name": "c",
+        "alone": ["here"],
         "sessions": [
             {
                 "site": "here", "study": "camp", "label": "camp", "session": "data/runs/camp/c.here.camp",

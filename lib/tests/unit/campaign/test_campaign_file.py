@@ -11,6 +11,7 @@ from infrabench.core import DesignError
 from infrabench.experiment.campaign import file, plan
 from infrabench.experiment.campaign.file import Site
 from infrabench.experiment.provenance import comparability
+from infrabench.machines.sites.inventory import parse_inventory
 from tests.support.places import ROOT
 
 GOOD = """name: three
@@ -120,6 +121,22 @@ def test_a_mixture_reaches_the_notebook_and_is_the_same_session(tmp_path: Path) 
     first, second = (dict(each["notebook_parameters"]) for each in specs)
     assert second.pop("mixture") is True
     assert first == second
+
+
+def test_one_private_address_behind_two_gateways_is_two_machines() -> None:
+    def site(name: str, gateway: str) -> Site:
+        through = {"address": "10.0.0.1", "gateway": "g"}
+        hosts = {"server": through, "client": {"address": "192.0.2.9"}}
+        team = {"control": through, "worker1": through | {"address": "10.0.0.2", "port": 2222}}
+        data = {"name": name, "hosts": hosts, "gateways": {"g": {"address": gateway}}, "clusters": {"flannel": team}}
+        return Site(name, f"/{name}.yml", name, "inventory", read=parse_inventory(Path(f"/{name}.yml"), data))
+
+    known = {name: site(name, f"192.0.2.{number}") for name, number in (("a", 1), ("b", 2), ("c", 2))}
+    assert file.find_duplicates(known) == ["sites b and c are one: they have the same server; a site is listed once"]
+    assert file.machines(known["a"], ["flannel"]) == {
+        "server": "192.0.2.1:22>10.0.0.1:22", "client": "192.0.2.9:22",
+        "flannel-control": "192.0.2.1:22>10.0.0.1:22", "flannel-worker1": "192.0.2.1:22>10.0.0.2:2222",
+    }  # fmt: skip
 
 
 def test_the_campaign_of_the_guide_is_one(tmp_path: Path) -> None:

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
+from math import ceil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from infrabench import registry
-from infrabench.experiment.campaign import plan, summary
+from infrabench.experiment.campaign import engine, plan, slurm, summary
 from infrabench.experiment.campaign.file import Site
 from infrabench.experiment.campaign.plan import Job, Plan, Slot, Stand, schedule
 from infrabench.experiment.campaign.summary import Span, closest, overlaps
 from infrabench.experiment.execution import session
 from infrabench.ledger import records
+from infrabench.ledger.pace import Pace
 from infrabench.machines.hosts.host import LocalHost
 from tests.support.fakes import PLUGINS, fake_site, run_session
 
@@ -105,6 +109,42 @@ def test_what_is_there_is_not_planned_again() -> None:
     assert any(line.startswith("  s0: left out, ") for line in plan.lines(out, 2))
 
 
+def asking(**more: Any) -> Plan:
+    """Return the plan of one job that asks for this, too."""
+    wanted = session.request(STUDY, profile="smoke", systems=["native"], workloads=["sysbench-cpu"], **more)
+    found = planned("a")
+    return replace(found, jobs=[replace(found.jobs[0], wanted=wanted)])
+
+
+@pytest.mark.parametrize(("more", "times"), [({}, 10), ({"minutes": 5}, None), ({"minutes": 100_000}, 10)])
+def test_slurm_gives_a_job_the_time_of_every_block_that_it_may_add(
+    more: dict[str, float], times: float | None, tmp_path: Path
+) -> None:
+    found = asking(runs=30, precision=0.005, most=300, **more)
+    (job,) = found.jobs
+    most, first_s = found.most_seconds(job), found.seconds(job) - STUDY.deploy_s
+    blocks_s = 60 * more["minutes"] if times is None else times * first_s
+    assert most == pytest.approx(STUDY.deploy_s + blocks_s)
+    (spec,) = engine.described(found, engine.How("slurm"), found.jobs, tmp_path)
+    assert spec["resources"]["runtime"] == ceil((slurm.TIMES * most + slurm.MORE_S) / 60)
+    done = replace(found, stands={job.id: Stand("partial", 40, 40)})  # of as many as it has added so far
+    assert done.most_seconds(job) == most
+    assert replace(found, stands={job.id: Stand("complete", 40, 40)}).most_seconds(job) == 0
+
+
+def test_a_job_that_shares_out_a_time_has_what_is_left_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = asking(minutes=480)
+    job = replace(found.jobs[0], folder=tmp_path)
+    (tmp_path / "session.json").touch()
+    stored = SimpleNamespace(awaited=[SimpleNamespace(id="t")], records={"t": None})  # all that is planned is there
+    monkeypatch.setattr(plan, "SessionFolder", lambda path: stored)
+    monkeypatch.setattr(plan.session, "is_complete", lambda *rest: False)
+    monkeypatch.setattr(plan, "measure_pace", lambda records: Pace(100 * 60, {}))
+    begun = replace(found, jobs=[job], stands={job.id: plan.read_stand(job)})
+    assert begun.seconds(job) == begun.most_seconds(job) == pytest.approx(STUDY.deploy_s + 380 * 60)
+    assert plan.ledger_bytes(begun) == pytest.approx(plan.ledger_bytes(found) * 380 / 480, rel=0.01)
+
+
 def test_the_schedule_is_what_snakemake_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     found = planned("abc", shares=("ab",), alone="c")
     assert found.limits(2) == {"site_0": 1, "site_1": 1, "site_2": 1, "share_0": 1, "here": 2}
@@ -164,6 +204,8 @@ def test_the_closest_two_are_told() -> None:
     assert closest(spans("a 0 1, c 1 2, b 1.25 2, a 3 4"), rule) == 0.25
     assert closest(spans("a 0 1, c 1 2"), rule) is None
     assert closest(spans("a 0 2, a 1 3"), rule) == -1
+    rounds = [replace(each, case=("rounds",)) for each in spans("a 0 100, a 1 98")]  # the first ends last
+    assert closest([*rounds, *spans("a 100.25 101")], rule) == 0.25
 
 
 def test_a_real_ledger_is_read_and_two_of_one_time_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

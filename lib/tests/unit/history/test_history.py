@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,14 @@ def test_what_is_another_one_each_night_explains_nothing(tmp_path: Path) -> None
     ]  # fmt: skip
 
 
+def test_the_machine_that_steers_a_cluster_explains_nothing(tmp_path: Path) -> None:
+    some = write_nights(tmp_path, 4, change={}, kernel={2: "6.12.9"}, blocks=2)
+    assert [each.text for each in history.find_breaks(some)] == ["kernel 6.12.1 → 6.12.9"]
+    for folder in some:
+        edit(folder / "session.json", site={"name": "kubernetes-1a2b3c", "kind": "kubeconfig"})
+    assert history.find_breaks(some) == ()
+
+
 def test_what_cannot_be_compared_is_left_out_with_a_sentence(tmp_path: Path) -> None:
     some = write_nights(tmp_path, 10, change={}, blocks=2)
     edit(some[1] / "session.json", baseline="docker", parameters={"baseline": "docker"})
@@ -130,6 +139,27 @@ def test_what_cannot_be_compared_is_left_out_with_a_sentence(tmp_path: Path) -> 
     assert set(tables.history_table(found.series, found.changes)["changed at"]) == {"too few sessions"}
 
 
+def test_a_damaged_newest_session_is_left_out_and_not_all_the_others(tmp_path: Path) -> None:
+    some = write_nights(tmp_path, 4, change={}, blocks=2)
+    (some[-1] / "provenance/contents.json").write_text("{")
+    found = read_history(some)
+    assert found.sessions == tuple(folder.name for folder in some[:-1])
+    (said,) = found.left_out
+    assert re.match(rf"{some[-1].name} is left out: .*contents\.json is not JSON", said)
+
+
+def test_sessions_of_another_site_are_no_series_with_these(tmp_path: Path) -> None:
+    some = write_nights(tmp_path, 6, change={}, blocks=2)
+    for folder in some[::2]:
+        edit(folder / "session.json", site={"name": "rack-a", "kind": "inventory"})
+    found = read_history(some)
+    assert found.sessions == tuple(folder.name for folder in some[1::2])
+    assert found.left_out == (
+        f"3 sessions, {some[0].name} to {some[4].name}, are left out: it is not comparable with {some[5].name}, which "
+        "was asked for another site.",
+    )
+
+
 def test_what_was_accepted_is_not_looked_at_again(nights: list[Path]) -> None:
     later = read_history(nights, since=PLANTED)
     assert later.sessions[0] == PLANTED
@@ -138,6 +168,7 @@ def test_what_was_accepted_is_not_looked_at_again(nights: list[Path]) -> None:
 
 @pytest.mark.parametrize(
     ("how", "said"), [({"view": "speed"}, "unknown view"), ({"metrics": ["latency"]}, "unknown metric"),
+                      ({"metrics": ["requests_per_s", "latnecy_p99_s"]}, "unknown metric 'latnecy_p99_s'"),
                       ({"since": "yesterday"}, "unknown session")],
 )  # fmt: skip
 def test_what_there_is_not_is_refused(nights: list[Path], how: dict[str, Any], said: str) -> None:
@@ -187,6 +218,7 @@ def test_a_change_stands_until_it_is_made_good(levels: tuple[float, ...], stands
     assert [history._stands(segments, place, size) for place, size in enumerate(sizes)] == stands
 
 
+SERIES = "sysbench-cpu default events_per_s"
 NOISE = np.random.default_rng(5).normal(0, 0.01, (2, 2, 12))
 
 
@@ -219,6 +251,46 @@ def test_a_session_that_lost_a_trial_is_no_point_of_the_series_and_says_so(view:
     assert points[["estimate", "error"]].notna().all(axis=1).to_dict() == {0: True, 1: False}
     assert points["reason"][0] == ""
     assert ("1 of 12 timed out" if view == "ratio" else "lost trials") in points["reason"][1]
+
+
+@pytest.mark.parametrize("view", history.VIEWS)
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [("lost", {"ratio": "1 of 12 timed out (native: 0 of 12 lost): ", "level": "lost trials"}),
+     ("not run", "no daemon"), ("left out", "no tool"), ("not asked", None), ("only twice", None)],
+)  # fmt: skip
+def test_a_series_that_ends_is_named(how: str, said: Any, view: str) -> None:
+    nights, every = [], opened(0)
+    for number in range(5):
+        table, gone = every.table.copy(), number >= (3 if how == "only twice" else 2)
+        data = every.data | {"systems": ["native", "docker"], "not_run": {}}
+        if gone and how in ("lost", "only twice"):
+            lose(table, (table["system"] == "docker") & (table["block"] == 3), "timeout")
+        elif gone and how == "left out":
+            table, data = table.iloc[:0], data | {"left_out": {"sysbench-cpu": "no tool"}}
+        elif gone:
+            table, data = table[table["system"] == "native"], data | {"systems": ["native"]}
+            data |= {"not_run": {"docker": "no daemon"}} if how == "not run" else {}
+        nights.append(replace(every, folder=Path(f"night-{number}"), data=data, table=table))
+    found = [each for each in history._silent(history._points(nights, view, (), 0), nights) if ", docker" in each]
+    why = said[view] if isinstance(said, dict) else said
+    assert len(found) == (why is not None)
+    assert all(each.startswith(f"{SERIES}, docker has no value since night-2: {why}") for each in found)
+
+
+def test_a_series_that_ends_fails_a_pipeline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
+    some = write_nights(tmp_path, 5, change={}, blocks=3)
+    for folder in some[2:]:
+        trials = [(path, json.loads(path.read_text())["trial"]) for path in sorted(folder.glob("trials/*/trial.json"))]
+        path = next(path for path, trial in trials if (trial["system"], trial["workload"]) == ("docker", "web"))
+        edit(path, state="timeout", reason="longer than 60 s", measurements=[])
+    words = ["containers", "--metric", "requests_per_s", "--fail-on", "different", "--out", str(tmp_path / "out")]
+    assert cli.main(["session", "history", *words]) == 1
+    (said,) = re.findall(r"web users=1000 requests_per_s, (.*)", capsys.readouterr().err)
+    assert said.startswith(f"docker has no value since {some[2].name}: 1 of 3 timed out (native: 0 of 3 lost): ")
 
 
 # ------------------------------------------------------------------------------------- the pipelines of docs/history.md

@@ -12,7 +12,8 @@ import pytest
 
 from infrabench import cli
 from infrabench.core import DesignError, LedgerError, SchemaError
-from infrabench.experiment.provenance.comparability import NotComparable
+from infrabench.experiment.provenance.comparability import NotComparable, between_sites, differences
+from infrabench.ledger import catalogue
 from infrabench.notebook import multisite
 from infrabench.stats.sites import STANDS_OUT
 from tests.support.analysis_fixtures import EFFECT, write_session
@@ -290,6 +291,44 @@ def test_sites_that_are_one_machine_are_called_so(tmp_path: Path) -> None:
     (other,) = multisite.opened(sessions=["a", "b", "c"])
     assert other.between.one_machine == ()
     assert multisite.differences([other]).text == "Nothing that is compared differs between the sites."
+
+
+def measured_on(folder: Path, host: Mapping[str, Any], **change: Any) -> Path:
+    """Write what a session without trials says of itself and of its host; `change`: of session.json."""
+    (folder / "provenance").mkdir(parents=True)
+    about = json.loads(catalogue.find(None, "a").joinpath("session.json").read_text())
+    (folder / "session.json").write_text(json.dumps(about | change))
+    (folder / "provenance/server.json").write_text(json.dumps(host))
+    return folder
+
+
+def test_one_machine_has_one_name_processor_and_size_whatever_its_kernel(tmp_path: Path) -> None:
+    nights = {
+        "before": {}, "after": {"kernel": {"release": "6.2"}, "memory": {"total_bytes": (1 << 34) - 5_000_000}},
+        "smaller": {"memory": {"total_bytes": 1 << 33}}, "elsewhere": {"hostname": "other"},
+    }  # fmt: skip
+    folders = {name: measured_on(tmp_path / name, HOST | change) for name, change in nights.items()}
+    assert between_sites(folders).one_machine == (("before", "after"),)
+    boxed = HOST | {"virtualisation": {"container": "lxc", "vm": None}}
+    boxes = {name: measured_on(tmp_path / f"box-{name}", boxed | change) for name, change in nights.items()}
+    assert between_sites(boxes).one_machine == (("before", "elsewhere"),)
+
+
+def test_clusters_are_not_one_machine_because_one_steers_them(tmp_path: Path) -> None:
+    sites = {"one": "kubernetes-1a2b3c", "two": "kubernetes-4d5e6f", "twice": "kubernetes-1a2b3c"}
+    folders = {
+        name: measured_on(
+            tmp_path / name, HOST | ({"kernel": {"release": "6.2"}} if name == "twice" else {}),
+            site={"name": cluster, "kind": "kubeconfig"},
+        )
+        for name, cluster in sites.items()
+    }  # fmt: skip
+    found = between_sites(folders)
+    assert found.one_machine == (("one", "twice"),)
+    assert found.differs == {}
+    one, two = (differences(folders["one"], folders[name]) for name in ("two", "twice"))
+    assert {(each.where, each.key) for each in one if each.checked} == {(name, "host") for name in set(sites.values())}
+    assert [(each.where, each.key, each.checked) for each in two] == [("controller server", "kernel.release", False)]
 
 
 # the command
