@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 from infrabench.analysis.columns import AVERAGES, DICTIONARY, FORMS, table_schema
 from infrabench.analysis.session_data import Session
 from infrabench.analysis.spreadsheets import write_csv
-from infrabench.analysis.tidy import SCHEMA, check, replacement
+from infrabench.analysis.tidy import SCHEMA, check
 from infrabench.core import DesignError, unknown_name
 from infrabench.ledger import catalogue, ledger
 from infrabench.ledger.records import SESSION
@@ -55,7 +56,9 @@ def export(session: Session, form: str = "csv", file: str | Path | None = None) 
         raise DesignError(f"{inside[0]} is a session, which holds nothing but what was recorded: name another file")
     check(session.table)
     about = describe_data(session)
-    with replacement(path) as part:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")  # half a table looks like one of fewer trials
+    try:
         if form == "csv":
             write_csv(session.table, part)
         elif form == "parquet":
@@ -63,6 +66,9 @@ def export(session: Session, form: str = "csv", file: str | Path | None = None) 
         else:
             with part.open("w", encoding="utf-8") as text:
                 text.writelines(f"{line}\n" for line in _render_rows(session.table))
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
     package = describe_file(path, form, about)
     ledger.replace_file(package_of(path), json.dumps(package, indent=1, ensure_ascii=False).encode() + b"\n")
     return path

@@ -6,9 +6,7 @@ cluster at hand. A trial that is not ``ok`` keeps its one row, without metric or
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,19 +88,6 @@ def check(table: pd.DataFrame) -> pd.DataFrame:
         refuse(table, table[name].notna() & ~table[name].isin(known), f"an unknown {name}")
     refuse(table, table.duplicated(["session", "trial", "metric"]), "the same metric twice")
     return check_values(table)
-
-
-@contextmanager
-def replacement(path: Path) -> Iterator[Path]:
-    """Yield the path of a file to write, which takes the place of `path` when it is whole, and else is removed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")  # half a table looks like one of fewer trials
-    try:
-        yield part
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def _columns(common: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
