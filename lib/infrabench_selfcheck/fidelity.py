@@ -43,7 +43,7 @@ from infrabench.experiment.execution.trial import Bench, Finished, execute
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.sites.site import open_site
 from infrabench.stats import contrasts
-from infrabench.stats.table import ANALYSED
+from infrabench.stats.table import ANALYSED, ORDER
 from infrabench.stats.verdicts import EQUIVALENT, WITHIN
 from infrabench_selfcheck.bare_tools import TOOLS
 
@@ -176,8 +176,8 @@ def agreement(rows: pd.DataFrame, margin: float) -> pd.DataFrame:
     """
     names = [each for each in rows["system"].unique() if not each.endswith(BY_HAND)]
     both = [(rows[rows["system"].isin([name, name + BY_HAND])], name + BY_HAND) for name in names]
-    found = [contrasts(table, baseline, {"": margin}) for table, baseline in both]
-    return tables.contrasts_table(pd.concat(found, ignore_index=True)).reindex(columns=SHOWN)
+    found = pd.concat([contrasts(table, baseline, {"": margin}) for table, baseline in both])
+    return tables.contrasts_table(found.sort_values(ORDER)).reindex(columns=SHOWN)
 
 
 def _study(baseline: str, blocks: int, tools: Sequence[str]) -> Study:

@@ -44,6 +44,7 @@ NO_SOURCE = {
     "losses.explain_lost": HANDLING,
     "losses.is_lost": DEFINITION,
     "verdicts.measure_effects": COMPOSED,
+    "intervals.over_cells": HANDLING,
     "intervals.means": DEFINITION,
     "intervals.percentile_ends": DEFINITION,
     "verdicts.resolution_step": OURS,
