@@ -5,25 +5,28 @@ coin says which comes first. By hand is the plain command over the same connecti
 it: no line here is shared with the workload's own command or parser. Systems are paused and hosts watched as in a
 session, and no guard is applied, because it could take out trials only.
 
-Per workload, metric and system: ratio of means (infrabench / by hand) with Fieller's interval of paired values, and
-whether the two ways agree. That they do is a claim, so it is shown and not assumed: the 90 % interval has to lie within
-a margin stated beforehand. An interval that is wide enough holds 1 whatever the harness does.
+The two ways are two systems, and what is said of them is said as of any contrast: per workload, metric and system the
+ratio infrabench / by hand, and whether the two ways agree. That they do is a claim, so it is shown and not assumed: the
+90 % interval has to lie within a margin stated beforehand. An interval that is wide enough holds 1 whatever the harness
+does.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from infrabench import registry
+from infrabench.analysis import tables
+from infrabench.analysis.tidy import DTYPES, PLAN_COLUMNS
 from infrabench.core.errors import CommandFailed, DesignError, ParseError, SiteError, unknown_name
 from infrabench.core.hosts import Site, Target
 from infrabench.core.request import Request
@@ -39,56 +42,22 @@ from infrabench.experiment.execution.progress import Estimator, OnProgress
 from infrabench.experiment.execution.trial import Bench, Finished, execute
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.sites.site import open_site
-from infrabench.stats.intervals import LEVEL, NAN
-from infrabench.stats.pairwise import NARROW, paired_fieller
-from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, INCONCLUSIVE, WITHIN
+from infrabench.stats import contrasts
+from infrabench.stats.table import ANALYSED, ORDER
+from infrabench.stats.verdicts import EQUIVALENT, WITHIN
 from infrabench_selfcheck.bare_tools import TOOLS
 
 log = logging.getLogger(__name__)
 
 SEED = 20200315
 MARGIN = 0.02  # relative
-NO_INTERVAL = "no interval"
+BY_HAND = ", by hand"  # behind the name of a system whose tools are typed
+SHOWN = ["workload", "metric", "system", "n", "ratio", "ratio 95 % CI", "ratio 90 % CI", "margin %"]
+SHOWN += ["verdict", "reason"]
 COIN = 1  # keeps the coin's random numbers apart from those of the order
 # Where none are named.
 SYSTEMS = {"containers": ("native", "docker"), "cnis": ("flannel", "cilium"), "storage": ("zfs", "ceph")}
 NO_GUARDS = Guards(None, None, None, None)
-
-
-@dataclass(frozen=True, slots=True)
-class ToolPair:
-    """One metric of one treatment of one block, both ways; NaN where a way gave no number."""
-
-    workload: str
-    metric: str
-    system: str
-    harness: float
-    by_hand: float
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """What the pairs of one metric say together: `pairs` complete ones, `left_out` others; NaN where no interval is."""
-
-    workload: str
-    metric: str
-    system: str
-    pairs: int
-    left_out: int
-    ratio: float  # of the means, the trials over those by hand
-    low: float
-    high: float
-    narrow: tuple[float, float]  # of the 90 % interval, which goes with two one-sided tests at 5 %
-    margin: float  # relative
-
-    @property
-    def verdict(self) -> str:
-        """The same words as of a contrast; ``no interval`` where nothing can be said."""
-        if math.isnan(self.low):
-            return NO_INTERVAL
-        apart = not self.low <= 1.0 <= self.high
-        alike = 1 - self.margin < self.narrow[0] and self.narrow[1] < 1 + self.margin
-        return (WITHIN if apart else EQUIVALENT) if alike else DIFFERENT if apart else INCONCLUSIVE
 
 
 def report(
@@ -104,11 +73,11 @@ def report(
         raise DesignError(f"a margin of {100 * margin:g} % is none: give one above 0 and below 100")
     wanted = request(systems, blocks, seed, study)
     with open_site(spec, session="fidelity") as site:
-        found, left_out = compare(wanted, site, on_progress or (lambda progress: None))
+        rows, left_out = compare(wanted, site, on_progress or (lambda progress: None))
     yield f"infrabench / by hand on {site.name}: {blocks} blocks, seed {seed}, ratio of means with 95 % interval"
     yield f"They agree where the 90 % interval lies within {100 * margin:g} %: {EQUIVALENT}, or {WITHIN}."
     yield ""
-    yield from markdown(summary(found, margin))
+    yield from tables.markdown(agreement(rows, margin)).splitlines()
     yield from (f"{name}: not run: {reason}" for name, reason in left_out.items())
 
 
@@ -127,8 +96,11 @@ def request(systems: Sequence[str], blocks: int, seed: int, study: str = "contai
     )  # fmt: skip
 
 
-def compare(wanted: designs.Design, site: Site, on_progress: OnProgress) -> tuple[list[ToolPair], dict[str, str]]:
-    """Return the pairs, and what was left out (workload or system -> reason); `SiteError` when nothing can run."""
+def compare(wanted: designs.Design, site: Site, on_progress: OnProgress) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Return what both ways measured in the columns `ANALYSED`, and what was left out (workload or system -> reason).
+
+    Raises `SiteError` when nothing can run.
+    """
     tools = designs.workloads(wanted)
     study = _study(wanted.systems[0], wanted.blocks, tools)
     with ExitStack() as stack:
@@ -148,7 +120,7 @@ def compare(wanted: designs.Design, site: Site, on_progress: OnProgress) -> tupl
         cgroups = {name: list(each.facts.get("cgroups", ())) for name, each in fleet.deployments.items()}
         watched = {server: sorted({path for paths in cgroups.values() for path in paths})}
         monitor = stack.enter_context(watching(list(site.hosts.values()), watched))
-        estimator, found = Estimator(trials), list[ToolPair]()
+        estimator, rows = Estimator(trials), list[dict[str, Any]]()
         for trial in trials:
             begin = time.monotonic()
             fleet.run_only(trial.system)
@@ -158,11 +130,10 @@ def compare(wanted: designs.Design, site: Site, on_progress: OnProgress) -> tupl
             # After both, as it comes after a trial: neither way shall find the disk busier than the other does.
             stored.append_trial(finished.record, finished.blobs)
             harness = {m.metric: m.value for m in finished.record.measurements if finished.record.state == "ok"}
-            for metric in TOOLS[trial.workload].metrics:
-                values = harness.get(metric, NAN), by_hand.get(metric, NAN)
-                found.append(ToolPair(trial.workload, metric, trial.system, *values))
+            rows += [*_rows(trial, "", harness), *_rows(trial, BY_HAND, by_hand)]
             on_progress(estimator.add(finished.record, time.monotonic() - begin))
-        return found, {**fleet.not_run, **refused}
+        table = pd.DataFrame(rows, columns=list(ANALYSED)).astype({name: DTYPES[name] for name in ANALYSED})
+        return table, {**fleet.not_run, **refused}
 
 
 def _measure_both_ways(
@@ -186,41 +157,30 @@ def _measure_both_ways(
     return finished, by_hand
 
 
-def summary(pairs: Iterable[ToolPair], margin: float = MARGIN) -> list[Agreement]:
-    """Return one row per workload, metric and system, in the order of `TOOLS`; `margin` is relative."""
-    groups: dict[tuple[str, str, str], list[ToolPair]] = {}
-    for pair in pairs:
-        groups.setdefault((pair.workload, pair.metric, pair.system), []).append(pair)
-    rows = [_agreement(*key, group, margin) for key, group in groups.items()]
-    order = [(name, metric) for name, tool in TOOLS.items() for metric in tool.metrics]
-    return sorted(rows, key=lambda row: (order.index((row.workload, row.metric)), row.system))
+def _rows(trial: Trial, way: str, values: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Return the rows of one way of a trial; without a number it is an invalid one, and its block no pair."""
+    common = {name: getattr(trial, name) for name in PLAN_COLUMNS[1:]} | {"session": "fidelity", "state": "ok"}
+    common |= {"trial": trial.id + way, "system": trial.system + way}
+    # only ratios are shown: they have no unit, and are the same whatever is better
+    numbers = [
+        {"metric": metric, "value": values[metric], "unit": "1", "better": "higher"}
+        for metric in TOOLS[trial.workload].metrics if metric in values
+    ]  # fmt: skip
+    return [common | number for number in numbers] or [common | {"state": "invalid"}]
 
 
-def markdown(rows: Iterable[Agreement]) -> Iterator[str]:
-    """Yield the lines of the table."""
-    head = ("workload", "metric", "system", "pairs", "left out", "ratio", "95 % interval", "90 % interval", "margin %")
-    yield f"| {' | '.join(head)} | verdict |"
-    yield "| --- | --- | --- | ---: | ---: | ---: | --- | --- | ---: | --- |"
-    for row in rows:
-        yield (
-            f"| {row.workload} | {row.metric} | {row.system} | {row.pairs} | {row.left_out} | {row.ratio:.4f} | "
-            f"[{row.low:.4f}, {row.high:.4f}] | [{row.narrow[0]:.4f}, {row.narrow[1]:.4f}] | {100 * row.margin:g} | "
-            f"{row.verdict} |"
-        )
+def agreement(rows: pd.DataFrame, margin: float) -> pd.DataFrame:
+    """Return whether both ways agree, as text, one row for each metric and system; `rows`: of `compare`.
+
+    `margin`: relative.
+    """
+    names = [each for each in rows["system"].unique() if not each.endswith(BY_HAND)]
+    both = [(rows[rows["system"].isin([name, name + BY_HAND])], name + BY_HAND) for name in names]
+    found = pd.concat([contrasts(table, baseline, {"": margin}) for table, baseline in both])
+    return tables.contrasts_table(found.sort_values(ORDER)).reindex(columns=SHOWN)
 
 
 def _study(baseline: str, blocks: int, tools: Sequence[str]) -> Study:
     profile = Profile(blocks, tuple(TOOLS[name].case for name in tools))
     title = "Does infrabench change what it measures?"
     return Study("fidelity", title, baseline, (), {"once": profile}, Limits(), (), {}, NO_GUARDS, SEED)
-
-
-def _agreement(workload: str, metric: str, system: str, group: Sequence[ToolPair], margin: float) -> Agreement:
-    both = np.array([(p.harness, p.by_hand) for p in group], dtype=float)
-    both = both[~np.isnan(both).any(axis=1)]
-    harness, by_hand = both.mean(axis=0) if len(both) else (NAN, NAN)
-    wide, narrow = (paired_fieller(both[:, 0], both[:, 1], level) for level in (LEVEL, NARROW))
-    return Agreement(
-        workload, metric, system, len(both), len(group) - len(both), float(harness / by_hand) if by_hand else NAN,
-        float(wide.low), float(wide.high), (float(narrow.low), float(narrow.high)), margin,
-    )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from infrabench.core import STATES, UNITS
 from infrabench.core.workloads import Kind
 
-FORMS = ("csv", "parquet", "jsonl", "openmetrics")  # in which a session is exported (`analysis.export`)
+FORMS = ("csv", "parquet", "jsonl")  # in which a session is exported (`analysis.export`)
 
 
 @dataclass(frozen=True, slots=True)

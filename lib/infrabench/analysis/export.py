@@ -1,8 +1,8 @@
-"""A session's trials as files for other tools: R, a database, Grafana. One table, whatever the form.
+"""A session's trials as files for other tools: R, a database, a spreadsheet. One table, whatever the form.
 
 Beside ``NAME.csv`` lies ``NAME.csv.datapackage.json``, a Data Package of the Frictionless standard, version 1: the data
 dictionary (`columns.DICTIONARY`), how each metric is averaged, the counts of trials by state, size and SHA-256. Parquet
-has all but the last two in its schema too. OpenMetrics says of itself what it holds.
+has all but the last two in its schema too.
 
 Everything in them is in the session, or in the dictionary: neither path, nor time, nor name of this machine.
 """
@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
+import os
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,8 @@ import pyarrow.parquet as pq
 from infrabench.analysis.columns import AVERAGES, DICTIONARY, FORMS, table_schema
 from infrabench.analysis.session_data import Session
 from infrabench.analysis.spreadsheets import write_csv
-from infrabench.analysis.tidy import SCHEMA, check, replacement
-from infrabench.core import DesignError, SchemaError, unknown_name
+from infrabench.analysis.tidy import SCHEMA, check
+from infrabench.core import DesignError, unknown_name
 from infrabench.ledger import catalogue, ledger
 from infrabench.ledger.records import SESSION
 from infrabench.stats.table import kinds
@@ -34,18 +33,6 @@ ROWS = 20_000  # that are in memory a second time while they are written
 PACKAGE = ".datapackage.json"  # behind the name of the file that it describes
 MEDIA_TYPES = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet", "jsonl": "application/jsonl"}
 FORMULAS = "A text that a spreadsheet would take for a formula has an apostrophe before it."
-PREFIX = "infrabench_"
-# Unit of a value -> how names of our metrics end that say it themselves, and what it is called in OpenMetrics.
-UNIT_NAMES = {
-    "1": ("", ""), "s": ("_s", "seconds"), "B": ("_B", "bytes"), "%": ("_percent", "percent"),
-    "B/s": ("_B_per_s", "bytes_per_second"), "bit/s": ("_bit_per_s", "bits_per_second"),
-    "1/s": ("_per_s", "per_second"), "1/min": ("_per_min", "per_minute"), "s/B": ("_s_per_B", "seconds_per_byte"),
-    "W": ("_W", "watts"), "K": ("_K", "kelvins"),
-}  # fmt: skip
-TREATMENT = ("study", "site", "session", "deployment", "system", "workload", "scenario")
-MEASURED = (*TREATMENT, "metric", "better")
-COUNTED = (*TREATMENT, "state")  # labels of the family that has every trial, whatever became of it
-DURATION = f"{PREFIX}trial_duration_seconds"
 
 
 def export(session: Session, form: str = "csv", file: str | Path | None = None) -> Path:
@@ -56,8 +43,7 @@ def export(session: Session, form: str = "csv", file: str | Path | None = None) 
     Without `file` it is ``out/export/SESSION.FORM`` in the checkout; pooled sessions need one. A file that is there is
     replaced, whole or not at all. Values are in SI base units, unrounded; a trial without a value has a row too.
 
-    Raises `DesignError` for an unknown form, or a file that is a folder or would lie in a session; `SchemaError` for
-    times or names that OpenMetrics cannot have.
+    Raises `DesignError` for an unknown form, or a file that is a folder or would lie in a session.
     """
     if form not in FORMS:
         raise unknown_name("form of an export", form, FORMS)
@@ -70,18 +56,21 @@ def export(session: Session, form: str = "csv", file: str | Path | None = None) 
         raise DesignError(f"{inside[0]} is a session, which holds nothing but what was recorded: name another file")
     check(session.table)
     about = describe_data(session)
-    with replacement(path) as part:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")  # half a table looks like one of fewer trials
+    try:
         if form == "csv":
             write_csv(session.table, part)
         elif form == "parquet":
             _write_parquet(session.table, part, about)
         else:
-            render = render_openmetrics if form == "openmetrics" else _render_rows
             with part.open("w", encoding="utf-8") as text:
-                text.writelines(f"{line}\n" for line in render(session.table))
-    if form in MEDIA_TYPES:
-        package = describe_file(path, form, about)
-        ledger.replace_file(package_of(path), json.dumps(package, indent=1, ensure_ascii=False).encode() + b"\n")
+                text.writelines(f"{line}\n" for line in _render_rows(session.table))
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    package = describe_file(path, form, about)
+    ledger.replace_file(package_of(path), json.dumps(package, indent=1, ensure_ascii=False).encode() + b"\n")
     return path
 
 
@@ -155,61 +144,3 @@ def _render_rows(table: pd.DataFrame) -> Iterator[str]:
 def _batches(table: pd.DataFrame) -> Iterator[pa.Table]:
     for start in range(0, len(table), ROWS):
         yield pa.Table.from_pandas(table.iloc[start : start + ROWS], schema=SCHEMA, preserve_index=False)
-
-
-def render_openmetrics(table: pd.DataFrame) -> Iterator[str]:
-    """Yield the lines of the exposition of a tidy table in OpenMetrics 1.0.0, which Prometheus reads.
-
-    A metric is a family of gauges, ``infrabench_latency_p95_seconds``; the trials of a treatment are a series, each
-    trial a sample at the time at which it began, by time. A series has no label for block or trial, for each would have
-    one sample then.
-
-    Raises `SchemaError` when a trial has no time in UTC, when two trials of a series began in the same millisecond, or
-    when metrics of different units would have one name.
-    """
-    times = pd.to_datetime(table["started_utc"], format="ISO8601", utc=True, errors="coerce")
-    if times.isna().any():
-        first = table[times.isna()].iloc[0]
-        raise SchemaError(f"trial {first['trial']} began at {first['started_utc'][:60]!r}, which is no time")
-    timed = table.assign(time_ms=times.dt.as_unit("ms").astype("int64"))
-    trials = timed.drop_duplicates(["session", "trial"])
-    yield from _family(DURATION, "seconds", "Time that a trial took, harness included.", trials, "duration_s", COUNTED)
-    measured = timed[timed["metric"].notna()]
-    names = [_family_name(*pair) for pair in zip(measured["metric"], measured["unit"], strict=True)]
-    for name, rows in measured.assign(family=names, kind=kinds(measured)).groupby("family", sort=True):
-        metrics, units, sorts = (sorted(set(rows[column])) for column in ("metric", "unit", "kind"))
-        if name == DURATION or len(units) > 1:
-            which = f"{', '.join(metrics)} in {', '.join(units)}"
-            raise SchemaError(f"{which}: not one metric that may be called {name}; csv, parquet and jsonl have all")
-        text = f"Metric {', '.join(metrics)} of a trial in {units[0]} ({', '.join(sorts)}), when the trial began."
-        yield from _family(str(name), UNIT_NAMES[units[0]][1], text, rows, "value", MEASURED)
-    yield "# EOF"
-
-
-def _family_name(metric: str, unit: str) -> str:
-    ending, called = UNIT_NAMES[unit]
-    stem = re.sub(r"[^a-zA-Z0-9_]", "_", metric.removesuffix(ending))
-    return f"{PREFIX}{stem}{called and f'_{called}'}"
-
-
-def _family(name: str, unit: str, text: str, rows: pd.DataFrame, column: str, labels: tuple[str, ...]) -> Iterator[str]:
-    """Yield a family of gauges: `column` of each row under the labels of the row."""
-    yield f"# TYPE {name} gauge"
-    if unit:
-        yield f"# UNIT {name} {unit}"
-    yield f"# HELP {name} {_escape(text)}"
-    for key, series in rows.groupby(list(labels), sort=True):
-        pairs = ",".join(f'{label}="{_escape(str(each))}"' for label, each in zip(labels, key, strict=True))
-        series = series.sort_values("time_ms", kind="stable")
-        if series["time_ms"].duplicated().any():
-            trial = series[series["time_ms"].duplicated()]["trial"].iloc[0]
-            raise SchemaError(
-                f"trial {trial} began in the same millisecond as another one of {name}: OpenMetrics has one value for "
-                "a time; csv, parquet and jsonl have both"
-            )
-        for value, time_ms in zip(series[column], series["time_ms"], strict=True):
-            yield f"{name}{{{pairs}}} {float(value)!r} {Decimal(time_ms).scaleb(-3)}"
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -6,19 +6,15 @@ cluster at hand. A trial that is not ``ok`` keeps its one row, without metric or
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from infrabench.analysis.columns import DICTIONARY
-from infrabench.analysis.spreadsheets import write_csv
 from infrabench.core import LedgerError, SchemaError, TrialRecord
 from infrabench.core.names import is_label
 from infrabench.ledger.codes import CODE, LATEST, code_labels, unnamed_code
@@ -92,33 +88,6 @@ def check(table: pd.DataFrame) -> pd.DataFrame:
         refuse(table, table[name].notna() & ~table[name].isin(known), f"an unknown {name}")
     refuse(table, table.duplicated(["session", "trial", "metric"]), "the same metric twice")
     return check_values(table)
-
-
-def write_table(table: pd.DataFrame, path: Path) -> Path:
-    """Write a tidy table to ``path`` (``.parquet`` or ``.csv``) and return the path."""
-    check(table)
-    path = Path(path)
-    if path.suffix not in (".parquet", ".csv"):
-        raise SchemaError(f"{path}: a tidy table is written as .parquet or .csv")
-    with replacement(path) as part:
-        if path.suffix == ".parquet":
-            pq.write_table(pa.Table.from_pandas(table, schema=SCHEMA, preserve_index=False), part)
-        else:
-            write_csv(table, part)
-    return path
-
-
-@contextmanager
-def replacement(path: Path) -> Iterator[Path]:
-    """Yield the path of a file to write, which takes the place of `path` when it is whole, and else is removed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")  # half a table looks like one of fewer trials
-    try:
-        yield part
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def _columns(common: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:

@@ -177,8 +177,7 @@ def export(arguments: Namespace) -> Iterator[str]:
     counts = [*about["trials"].items(), *([("missing", about["missing"])] if about["missing"] else ())]
     states = ", ".join(f"{count} {state}" for state, count in counts)
     yield f"{path}: {len(opened.table)} rows; trials: {states or 'none'}"
-    if arguments.form in exports.MEDIA_TYPES:
-        yield f"{exports.package_of(path)}: what the columns are"
+    yield f"{exports.package_of(path)}: what the columns are"
 
 
 def diff(arguments: Namespace) -> Iterator[str]:

@@ -17,18 +17,16 @@ shape, in which element i of both is the same block. No answer is NaN. Import th
 ==================  ==============================================================================================
 one sample          `intervals`: t_interval, log_t_interval (geometric mean), median_interval, median_ranks,
                     hodges_lehmann, wilson_interval, bootstrap_t
-two systems         `pairwise`: paired_t, paired_fieller (ratio of means), paired_log_ratio, signed_rank, sign_flip;
-                    `intervals`: bootstrap_median_ratio
+two systems         `pairwise`: paired_t, paired_fieller (ratio of means), paired_log_ratio, signed_rank
 equivalence         `pairwise`: ratio_equivalence, difference_p (both on `fieller_t`)
 effect sizes        `pairwise`: paired_d (of the log ratios), share_above (with Wilson's interval)
-several systems     `omnibus`: friedman (with Iman-Davenport), critical_distance, interaction
-levels of a factor  `omnibus`: page, log_slope, interaction; `knee`: crossing
+several systems     `omnibus`: friedman (with Iman-Davenport), interaction
+levels of a factor  `omnibus`: log_slope, interaction; `knee`: crossing
 several tests       `multiplicity`: holm, benjamini_hochberg, compact_letters
 counts and shares   `events`: poisson_ratio, poisson_p, poisson_difference, newcombe_interval, dispersion_p,
                     typical_values, typical_p (sign flips), clopper_pearson; `estimates`: event_means
-diagnostics         `dependence`: autocorrelation, ljung_box, runs_test, kendall_trend, effective_n;
-                    `diagnostics`: shapiro, skewness, modified_z, split, bimodal, dip, dip_p;
-                    `verdicts`: resolution_step
+diagnostics         `dependence`: autocorrelation, ljung_box, kendall_trend, effective_n; `verdicts`: resolution_step;
+                    `diagnostics`: shapiro, skewness, modified_z, split, bimodal
 sites               `meta_analysis`: cochran_q, welch_homogeneity, between_variance, between_interval, share_between,
                     summary (mean and prediction interval), hartung_knapp, deleted; `sites`: their tables
 sessions over time  `segmentation`: find_changes

@@ -43,7 +43,7 @@ NOT_IN_FAMILY = "equivalence not significant within its family"
 NOT_SIGNIFICANT = "not significant within its family"
 FAMILY = ["workload", "metric"]
 # What a stack of pairs is made with, and judged by.
-GIVEN = ["margin", "step", "sd", "baseline", "pair_unit", "primary", "kind", "unit"]
+GIVEN = ["margin", "step", "sd", "baseline", "pair_unit", "kind", "unit"]
 DECIDING = ("inferred", "apart", "p_equivalence")  # what `decide` reads
 
 TYPES = columns("""
@@ -53,9 +53,8 @@ TYPES = columns("""
     float64: paired_d paired_d_low paired_d_high worse_share worse_low worse_high margin equivalence_low
     float64: equivalence_high p_equivalence p_equivalence_adjusted; str: verdict; float64: n_to_decide
     str: reason pair_unit
-    float64: log_ratio log_low log_high median_ratio median_low median_high p_signed_rank p_sign_flip shift shift_low
-    float64: shift_high detectable power_equivalence lag1 n_eff bound_low bound_high; str: verdict_without_flagged
-    bool: sensitive; str: flags
+    float64: log_ratio log_low log_high p_signed_rank shift shift_low shift_high detectable power_equivalence lag1
+    float64: n_eff bound_low bound_high; str: verdict_without_flagged; bool: sensitive; str: flags
 """)
 DEPENDENT = "dependent"
 
@@ -84,18 +83,17 @@ def contrasts(
     below 5 %; ``p_equivalence_adjusted``: by Holm in the family, whether primary or not, and the one that decides;
     ``n_to_decide``: for inconclusive ones, from the upper 80 % limit of the spread, NaN where the printing step forbids
     it and where it was reached; ``paired_d``: mean over SD of the paired log ratios; ``worse_share``: of the pairs in
-    which the system is worse; ``log_ratio``: of geometric means; ``median_ratio``: with a paired bootstrap interval,
-    approximate; ``p_signed_rank``, ``p_sign_flip`` (primary metrics; drawn, not counted, above 30 pairs) and ``shift``
-    (Hodges-Lehmann): of the differences; ``detectable``: the relative difference that so many pairs of this spread find
-    with 80 % power; ``power_equivalence``: the chance that the equivalence test passes at a true ratio of 1, not
-    adjusted; ``lag1``, ``n_eff``: how the pairs depend on one another in executed order, `dependence.of_pairs`; of a
-    contrast with lost trials, interval, p and 90 % interval are no smaller than what holds for whatever these would
-    have been (``bound_low``, ``bound_high``), or NaN where there is no verdict (`losses.account_losses`);
+    which the system is worse; ``log_ratio``: of geometric means; ``p_signed_rank`` and ``shift`` (Hodges-Lehmann): of
+    the differences; ``detectable``: the relative difference that so many pairs of this spread find with 80 % power;
+    ``power_equivalence``: the chance that the equivalence test passes at a true ratio of 1, not adjusted; ``lag1``,
+    ``n_eff``: how the pairs depend on one another in executed order, `dependence.of_pairs`; of a contrast with lost
+    trials, interval, p and 90 % interval are no smaller than what holds for whatever these would have been
+    (``bound_low``, ``bound_high``), or NaN where there is no verdict (`losses.account_losses`);
     ``verdict_without_flagged``: when in the whole family the pairs with a value of modified z above 3.5 in its cell are
     left out, and ``sensitive`` when that changes it; ``flags``: words joined by "; "; ``reason``: why a verdict is not
     available, or all that qualifies it, joined by "; ".
     """
-    cube, declared = blocked(table) if cube is None else cube, set(primary)
+    cube = blocked(table) if cube is None else cube
     others = [system for system in cube.systems if system != baseline]
     frame = cube.cases.loc[cube.cases.index.repeat(len(others))].reset_index(drop=True)
     if frame.empty:
@@ -103,14 +101,13 @@ def contrasts(
     frame = frame.assign(system=np.tile(others, len(cube.cases)), baseline=baseline)
     frame["kind"] = np.repeat(kinds(cube.cases), len(others))
     frame["margin"] = [margin_of(margins, metric) for metric in frame["metric"]]
-    frame["primary"] = [key in declared for key in zip(frame["workload"], frame["metric"], strict=True)]
     values, fates = (_pairs_of(each, cube.systems, baseline) for each in (cube.numbers, cube.fates))
     flagged = _pairs_of(_flagged(cube.numbers), cube.systems, baseline) & np.isfinite(values).all(axis=1, keepdims=True)
     frame["step"], frame["sd"] = _printing(values)
     frame = frame.join(_judged(frame, values, fates, cube.deployment))
     effects = _by_stack(
         frame, values, cube.deployment,
-        lambda pairs, primary: verdicts.measure_effects(pairs, primary) | of_pairs(pairs.x, pairs.y),
+        lambda pairs: verdicts.measure_effects(pairs) | of_pairs(pairs.x, pairs.y),
     )  # fmt: skip
     effects.loc[frame["withheld"], effects.select_dtypes("float").columns] = NAN  # where losses leave no verdict
     frame = frame.join(effects)
@@ -125,7 +122,7 @@ def contrasts(
     frame["overhead_low"], frame["overhead_high"] = np.minimum(*ends), np.maximum(*ends)
     for name, end in (("worse_share", ""), ("worse_low", "_low"), ("worse_high", "_high")):
         frame[name] = np.where(frame["better"] == "lower", frame[f"above{end}"], frame[f"below{end}"])
-    frame["p_adjusted"], frame["adjustment"] = multiplicity.by_metric(frame, frame["p"], declared)
+    frame["p_adjusted"], frame["adjustment"] = multiplicity.by_metric(frame, frame["p"], primary)
     frame["reason"] = _qualified(frame)
     frame = frame[_tried(frame, table, baseline in cube.systems)].reindex(columns=list(TYPES)).astype(TYPES)
     return frame.sort_values(ORDER, ignore_index=True)
@@ -198,7 +195,7 @@ def _printing(values: Array) -> tuple[Array, Array]:
 
 
 def _by_stack(
-    frame: pd.DataFrame, values: Array, deployment: NDArray[np.intp], measure: Callable[[Pairs, Any], dict[str, Any]]
+    frame: pd.DataFrame, values: Array, deployment: NDArray[np.intp], measure: Callable[[Pairs], dict[str, Any]]
 ) -> pd.DataFrame:
     """The columns that `measure` finds, contrasts with equally many pairs at a time, index of `frame`."""
     parts = []
@@ -207,13 +204,13 @@ def _by_stack(
             some = frame.iloc[cells]
             given = (some[name].to_numpy(dtype=float) for name in ("margin", "step", "sd"))
             pairs = Pairs(found[:, 0], found[:, 1], *given, some["baseline"].iloc[0], some["pair_unit"].iloc[0])
-            parts.append(pd.DataFrame(measure(pairs, some["primary"].to_numpy(dtype=bool)), index=some.index))
+            parts.append(pd.DataFrame(measure(pairs), index=some.index))
     return pd.concat(parts).loc[frame.index] if parts else pd.DataFrame(index=frame.index)
 
 
 def _judged(frame: pd.DataFrame, values: Array, fates: NDArray[np.int8], deployment: NDArray[np.intp]) -> pd.DataFrame:
     """The columns of `judge`; rates of fixed work by their times, counts and shares as `events`, losses as `losses`."""
-    found = _by_stack(frame, values, deployment, lambda pairs, _: verdicts.judge(pairs))
+    found = _by_stack(frame, values, deployment, verdicts.judge)
     work = ((frame["kind"] == verdicts.WORK) & ~(values <= 0).any(axis=(1, 2))).to_numpy()
     if work.any():
         times, some = verdicts.swapped_times(values[work]), frame[work]
@@ -221,7 +218,7 @@ def _judged(frame: pd.DataFrame, values: Array, fates: NDArray[np.int8], deploym
         numbers = np.maximum(np.isfinite(times).sum(axis=-1), 1)
         scale = (np.nansum(times, axis=-1) / numbers).prod(axis=-1)
         some = some.assign(step=some["step"] * scale, sd=some["sd"] * scale)
-        by_times = _by_stack(some, times, deployment, lambda pairs, _: verdicts.judge_work(pairs))
+        by_times = _by_stack(some, times, deployment, verdicts.judge_work)
         found.loc[some.index, by_times.columns] = by_times
     found = found.assign(withheld=False, bound_low=NAN, bound_high=NAN)
     tops = largest(frame["kind"].to_numpy(), frame["unit"].tolist())

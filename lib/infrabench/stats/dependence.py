@@ -28,17 +28,17 @@ class Test(NamedTuple):
     p: Numbers
 
 
-def autocorrelation(x: ArrayLike, lag: int = 1) -> Numbers:
-    """Return the sample autocorrelation at `lag`, the sum of lagged products over the sum of squares.
+def autocorrelation(x: ArrayLike) -> Numbers:
+    """Return the sample autocorrelation at lag 1, the sum of lagged products over the sum of squares.
 
-    `x`: (..., n); no unit. Box and Jenkins 1976. NaN when n <= `lag` or a cell has no spread.
+    `x`: (..., n); no unit. Box and Jenkins 1976. NaN below two values or where a cell has no spread.
     """
     x = sample(x)
     shape = x.shape[:-1]
-    if x.shape[-1] <= lag:
+    if x.shape[-1] < 2:
         return np.full(shape, NAN)[()]
     centred = x - x.mean(axis=-1, keepdims=True)
-    products = (centred[..., lag:] * centred[..., :-lag]).sum(axis=-1)
+    products = (centred[..., 1:] * centred[..., :-1]).sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(constant(x), NAN, products / (centred**2).sum(axis=-1))[()]
 
@@ -54,39 +54,15 @@ def autoregressive(noise: Array, correlation: float) -> Array:
     return series
 
 
-def ljung_box(x: ArrayLike, lags: int = 1) -> Test:
-    """Return Ljung and Box's Q over lags 1 .. `lags` and its p from chi-square with `lags` degrees of freedom.
+def ljung_box(x: ArrayLike) -> Test:
+    """Return Ljung and Box's Q at lag 1 and its p from chi-square with one degree of freedom.
 
-    `x`: (..., n). Ljung and Box 1978. NaN when n <= `lags` or a cell has no spread.
+    `x`: (..., n). Ljung and Box 1978. NaN below two values or where a cell has no spread.
     """
     x = sample(x)
     n = x.shape[-1]
-    if n <= lags:
-        none = np.full(x.shape[:-1], NAN)[()]
-        return Test(none, none)
-    q = n * (n + 2) * sum(autocorrelation(x, k) ** 2 / (n - k) for k in range(1, lags + 1))
-    return Test(q, stats.chi2.sf(q, lags)[()])
-
-
-def runs_test(x: ArrayLike) -> Test:
-    """Return the standardised number of runs above and below the median, and its two-sided normal p.
-
-    `x`: (..., n). Wald and Wolfowitz 1940; values equal to the median are left out, no continuity correction. Few runs
-    (a negative statistic) speak of a trend or of positive correlation. NaN when all values that remain are on one side.
-    """
-    x = sample(x)
-    side = np.sign(x - np.median(x, axis=-1, keepdims=True)) if x.shape[-1] else x
-    # each place looks at the last place before it that is not on the median, or at the first place, which then is
-    place = np.where(side != 0, np.arange(x.shape[-1]), -1)
-    before = np.maximum.accumulate(place, axis=-1)[..., :-1]
-    last = np.take_along_axis(side, np.maximum(before, 0), axis=-1)
-    changes = (side[..., 1:] * last < 0).sum(axis=-1)
-    above, below = (side > 0).sum(axis=-1), (side < 0).sum(axis=-1)
-    n, products = above + below, 2.0 * above * below
-    with np.errstate(invalid="ignore", divide="ignore"):
-        spread = np.sqrt(products * (products - n) / (n**2 * (n - 1.0)))
-        z = np.where(products > 0, (changes - products / n) / spread, NAN)[()]  # runs - 1 less its mean - 1
-    return Test(z, (2 * stats.norm.sf(np.abs(z)))[()])
+    q = n * (n + 2) * (autocorrelation(x) ** 2 / max(n - 1, 1))
+    return Test(q, stats.chi2.sf(q, 1)[()])
 
 
 def kendall_trend(x: ArrayLike) -> Test:

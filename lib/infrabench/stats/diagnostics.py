@@ -4,14 +4,11 @@ Diagnostics inform and never decide: no value is dropped and no test is chosen b
 distorts the level of what follows. Arrays have the shape (..., n): the last axis holds the values, leading axes are
 cells.
 
-Two signs of several modes: how far apart the best two groups are (`split`), and Hartigan's dip, the smallest largest
-distance between the empirical distribution and a unimodal one, which is convex before its mode and concave after it
-(Hartigan and Hartigan 1985).
+The sign of several modes is how far apart the best two groups are (`split`).
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,16 +34,11 @@ CRITICAL = {
 # d of an endless normal sample cut at its mean: halves 2 sqrt(2 / pi) apart, each of variance 1 - 2 / pi
 ENDLESS = 2 * float(np.sqrt(2 / np.pi / (1 - 2 / np.pi)))
 
-# n -> quantiles of sqrt(n) dip at these levels, of 200 000 uniform samples each (lib/tests/unit/stats/null_tables.py)
-_TABLE = np.loadtxt(Path(__file__).with_name("dip_quantiles.csv"), delimiter=",")
-LEVELS, SIZES, QUANTILES = _TABLE[0, 1:], _TABLE[1:, 0], _TABLE[1:, 1:]
-MIN_DIP_VALUES = 4  # values; with fewer every sample is as unimodal as can be
-
 TYPES = columns("""
     str: workload scenario metric system; int64: n
-    float64: lag1 ljung_box_p ljung_box5_p runs_p trend_tau trend_p n_eff mean_low_eff mean_high_eff shapiro_p
-    float64: skewness outliers split_d split_d_log dip_p; str: modes mode_by_deployment; float64: step; str: flags
-    float64: shapiro_raw_p skewness_residual
+    float64: lag1 ljung_box_p trend_tau trend_p n_eff mean_low_eff mean_high_eff shapiro_p
+    float64: skewness outliers split_d split_d_log; str: modes mode_by_deployment; float64: step; str: flags
+    float64: skewness_residual
 """)
 MODIFIED_Z = 3.5
 SKEWED = 1.0
@@ -166,95 +158,18 @@ def _group(ordered: Array, member: NDArray[np.bool_]) -> tuple[Array, Array]:
     return np.where(same, smallest, mean), np.where(same, 0.0, squares)
 
 
-def dip(x: ArrayLike) -> Numbers:
-    """Return Hartigan's dip of each cell, between 1 / (2 n) and 1/4.
-
-    `x`: (..., n); no unit, and no change when `x` is shifted or scaled. Hartigan and Hartigan 1985, section 5: the
-    modal interval shrinks until the convex minorant before it and the concave majorant after it are as far from the
-    empirical distribution as they are from each other. NaN below four values or without spread.
-    """
-    x = sample(x)
-    if x.shape[-1] < MIN_DIP_VALUES:
-        return np.full(x.shape[:-1], NAN)[()]
-    flat = np.sort(x, axis=-1).reshape(-1, x.shape[-1])
-    found = np.fromiter((_dip(row) for row in flat), float, len(flat)).reshape(x.shape[:-1])
-    return np.where(constant(x), NAN, found)[()]
-
-
-def dip_p(value: Numbers, n: int) -> Numbers:
-    """Return the share of uniform samples of `n` whose dip is at least `value`: the p-value of one mode.
-
-    The p has the shape of `value`. The uniform is the unimodal distribution that dips most (Hartigan and Hartigan
-    1985), so p is conservative for the others. Interpolated in the simulated `QUANTILES`; 0.001 stands for 0.001 or
-    less. NaN for a dip that is NaN.
-    """
-    scaled = np.sqrt(n) * np.asarray(value, dtype=float)
-    smallest = 1 / (2 * np.sqrt(n))
-    ends = [np.interp(-1 / np.sqrt(max(n, MIN_DIP_VALUES)), -1 / np.sqrt(SIZES), column) for column in QUANTILES.T]
-    p = 1 - np.interp(scaled, [smallest, *np.maximum(ends, smallest)], [0.0, *LEVELS])
-    # a share of small samples has the smallest dip there is: all are at least that
-    return np.where(scaled <= smallest * (1 + 1e-9), 1.0, p)[()]
-
-
-def _dip(at: Array) -> float:
-    """The dip of one ascending sample. Heights are counts: the step at value j rises from j to j + 1.
-
-    Equal values stay separate steps, so that a modal interval may begin or end among them: an atom at the mode is
-    unimodal and costs nothing.
-    """
-    n = at.size
-    ranks = np.arange(n, dtype=float)
-    low, high, found = 0, n - 1, 1.0
-    while True:
-        part = at[low : high + 1]
-        minorant = low + _hull(part, ranks[low : high + 1])
-        majorant = low + _hull(part, -ranks[low : high + 1])
-        lower = np.interp(part, at[minorant], ranks[minorant])
-        upper = np.interp(part, at[majorant], ranks[majorant] + 1)
-        inner, outer = minorant[1:-1], majorant[1:-1]  # where the two are compared; at the ends they are one step apart
-        gaps = np.concatenate((upper[inner - low] - ranks[inner], ranks[outer] + 1 - lower[outer - low]))
-        if not gaps.size or gaps.max() <= found:
-            break
-        widest = int(gaps.argmax())
-        if widest < inner.size:
-            left = int(inner[widest])
-            right = int(majorant[np.searchsorted(majorant, left)])
-        else:
-            right = int(outer[widest - inner.size])
-            left = int(minorant[np.searchsorted(minorant, right) - 1])
-        convex = (ranks[low : left + 1] + 1 - lower[: left - low + 1]).max()
-        concave = (upper[right - low :] - ranks[right : high + 1]).max()
-        found = max(found, float(convex), float(concave))
-        low, high = left, right
-    return found / (2 * n)
-
-
-def _hull(at: Array, height: Array) -> np.ndarray:
-    """Places where the greatest convex minorant of the points touches them, the two ends included."""
-    xs, ys = at.tolist(), height.tolist()
-    kept: list[int] = []
-    for i in range(len(xs)):
-        while len(kept) > 1:
-            a, b = kept[-2], kept[-1]
-            if (ys[b] - ys[a]) * (xs[i] - xs[b]) < (ys[i] - ys[b]) * (xs[b] - xs[a]):
-                break
-            kept.pop()
-        kept.append(i)
-    return np.asarray(kept)
-
-
 def diagnostics(table: pd.DataFrame) -> pd.DataFrame:
     """Return one row per cell, from its values in executed order (session, then position).
 
-    Columns `TYPES`. ``lag1``, ``ljung_box_p``, ``ljung_box5_p`` (lags 1 to 5), ``runs_p``, ``trend_tau``, ``trend_p``:
-    dependence; ``n_eff``: as of `dependence.effective_n` where the cell is flagged dependent, else n; ``mean_low_eff``,
-    ``mean_high_eff``: t interval of the mean with ``n_eff``, half a printing step wider on each side where that limits,
-    cut where a count or a share cannot be, none over several deployments, whose means are the data; ``shapiro_p``,
-    ``skewness_residual``: of residuals within blocks (`residuals`); ``shapiro_raw_p``, ``skewness``: of the values;
-    ``outliers``: values with a modified z above 3.5, NaN where the MAD is 0; ``split_d``, ``split_d_log``, ``dip_p``:
-    bimodality; ``modes``, ``mode_by_deployment`` ("constant" or "varies"): where it is flagged; ``step``: the printing
-    step; ``flags``: words joined by "; ". What a cell cannot say is NaN: all of it when its values are equal
-    ("deterministic"), most of it below five values ("few values").
+    Columns `TYPES`. ``lag1``, ``ljung_box_p``, ``trend_tau``, ``trend_p``: dependence; ``n_eff``: as of
+    `dependence.effective_n` where the cell is flagged dependent, else n; ``mean_low_eff``, ``mean_high_eff``: t
+    interval of the mean with ``n_eff``, half a printing step wider on each side where that limits, cut where a count or
+    a share cannot be, none over several deployments, whose means are the data; ``shapiro_p``, ``skewness_residual``: of
+    residuals within blocks (`residuals`); ``skewness``: of the values; ``outliers``: values with a modified z above
+    3.5, NaN where the MAD is 0; ``split_d``, ``split_d_log``: bimodality; ``modes``, ``mode_by_deployment``
+    ("constant" or "varies"): where it is flagged; ``step``: the printing step; ``flags``: words joined by "; ". What a
+    cell cannot say is NaN: all of it when its values are equal ("deterministic"), most of it below five values ("few
+    values").
     """
     check_values(table)
     ok = table[table["value"].notna()].sort_values(["session", "position"], kind="stable", ignore_index=True)
@@ -335,17 +250,13 @@ def _diagnose(x: Array, inner: Array, deployment: NDArray[np.int64]) -> dict[str
         tests: dict[str, Any] = {
             "lag1": dependence.autocorrelation(x),
             "ljung_box_p": dependence.ljung_box(x).p,
-            "ljung_box5_p": dependence.ljung_box(x, 5).p,
-            "runs_p": dependence.runs_test(x).p,
             "trend_tau": trend.statistic,
             "trend_p": trend.p,
             "shapiro_p": shapiro(inner).p,
-            "shapiro_raw_p": shapiro(x).p,
             "skewness": skewness(x),
             "skewness_residual": skewness(inner),
             "split_d": split(x).d,
             "split_d_log": split_log(x),
-            "dip_p": dip_p(dip(x), n),
         }
         row |= {name: np.where(same, NAN, values) for name, values in tests.items()}
         raised["outliers"] = row["outliers"] > 0

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from infrabench.stats.table import Array, paired, sample
+from infrabench.stats.table import Array, sample
 
 Numbers = Array | float
 LEVEL = 0.95
@@ -232,23 +232,23 @@ def resample_counts(n: int, resamples: int = RESAMPLES) -> Counts:
     return small
 
 
-def over_cells(ends: Callable[..., Ends], *samples: Array, resamples: int = RESAMPLES) -> Interval:
+def over_cells(ends: Callable[[Counts, Array], Ends], x: Array, resamples: int = RESAMPLES) -> Interval:
     """Return the 95 % `Interval` that `ends` finds for each cell, NaN below two values and for a cell without spread.
 
-    `samples`: arrays of one shape (..., n). `ends` gets the counts of `resample_counts` and some cells (cells, n) of
-    each sample at a time, so that memory does not grow with their number.
+    `x`: (..., n). `ends` gets the counts of `resample_counts` and some cells (cells, n) at a time, so that memory does
+    not grow with their number.
     """
-    *shape, n = samples[0].shape
+    *shape, n = x.shape
     if n < 2:
         return no_interval(shape)
-    spread = ~np.all([constant(sample) for sample in samples], axis=0)
-    cells = [sample.reshape(-1, n)[np.ravel(spread)] for sample in samples]
+    spread = ~constant(x)
+    cells = x.reshape(-1, n)[np.ravel(spread)]
     counts, step = resample_counts(n, resamples), max(1, CHUNK // resamples)
-    whole, found = np.full((2, *shape), NAN), np.full((2, len(cells[0])), NAN)
+    whole, found = np.full((2, *shape), NAN), np.full((2, len(cells)), NAN)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        for start in range(0, len(cells[0]), step):
+        for start in range(0, len(cells), step):
             piece = slice(start, start + step)
-            found[:, piece] = ends(counts, *(cell[piece] for cell in cells))
+            found[:, piece] = ends(counts, cells[piece])
     whole[:, spread] = found
     return interval(whole[0], whole[1], LEVEL, spread)
 
@@ -264,27 +264,6 @@ def means(x: Array, shares: Array) -> Array:
     for start in range(0, shares.shape[1], width):
         piece = slice(start, start + width)
         np.matmul(x, shares[:, piece], out=result[:, piece])
-    return result
-
-
-def medians(x: Array, counts: Counts) -> Array:
-    """Return the median of every resample, (cells, resamples), of the cells `x` (cells, n); `counts`: (n, resamples).
-
-    The k-th smallest draw is the first value at which the counts, added up in the order of the values, reach k: no
-    resample is made or sorted.
-    """
-    n = x.shape[-1]
-    result = np.empty((len(x), counts.shape[1]))
-    for cell, row in zip(x, result, strict=True):
-        order = np.argsort(cell, kind="stable")
-        so_far = np.zeros(counts.shape[1], dtype=counts.dtype)
-        below, above = np.zeros_like(so_far), np.zeros_like(so_far)
-        for trial in order[:-1]:
-            so_far += counts[trial]
-            below += so_far <= (n - 1) // 2
-            above += so_far <= n // 2
-        low, high = cell[order][below], cell[order][above]
-        row[:] = low + (high - low) / 2
     return result
 
 
@@ -323,26 +302,3 @@ def bootstrap_t(x: ArrayLike, resamples: int = RESAMPLES) -> Interval:
 
     # resamples go by place: sorted, the values say the same in whatever order they came
     return over_cells(ends, np.sort(sample(x), axis=-1), resamples=resamples)
-
-
-def bootstrap_median_ratio(x: ArrayLike, y: ArrayLike) -> Interval:
-    """Return the paired 95 % percentile bootstrap interval of a ratio of medians.
-
-    `x`, `y`: (..., n), one unit; element i of both is one block, and whole blocks are drawn (Davison and Hinkley 1997,
-    section 2.3, for pairs). NaN below six blocks, as in `median_interval`: the sample does not hold the median with
-    that level, whatever is drawn; where a resampled median of `y` is 0 or of the other sign; and when neither sample
-    has spread.
-    """
-    x, y = paired(x, y)
-    if 0.5 ** x.shape[-1] > (1 - LEVEL) / 2:
-        return no_interval(x.shape[:-1])
-
-    def ends(counts: Counts, x: Array, y: Array) -> Ends:
-        above, below = medians(x, counts), medians(y, counts)
-        observed = np.median(y, axis=-1)
-        usable = (observed != 0) & (np.sign(below) == np.sign(observed)[:, None]).all(axis=-1)
-        above /= below
-        low, high = percentile_ends(above)
-        return np.where(usable, low, NAN), np.where(usable, high, NAN)
-
-    return over_cells(ends, x, y)

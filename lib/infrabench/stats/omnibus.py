@@ -8,7 +8,6 @@ about an interaction.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from infrabench.stats import multiplicity
-from infrabench.stats.dependence import Test
-from infrabench.stats.intervals import LEVEL, NAN, Array
+from infrabench.stats.intervals import NAN, Array
 from infrabench.stats.losses import explain_lost, explain_unequal, is_lost
 from infrabench.stats.multiplicity import of_cases
 from infrabench.stats.pairwise import Comparison, paired_t
@@ -28,18 +26,18 @@ from infrabench.stats.verdicts import NOT_COMPARABLE
 OMNIBUS = columns("""
     str: workload scenario factor; float64: level; str: metric pair_unit; int64: k n
     float64: friedman_chi2 friedman_p iman_davenport_f df1 df2 iman_davenport_p p_adjusted; str: adjustment
-    float64: nemenyi_cd; str: tiers; float64: interaction_f interaction_df1 interaction_df2 interaction_p; str: reason
+    str: tiers; float64: interaction_f interaction_df1 interaction_df2 interaction_p; str: reason
 """)
-TESTS = ("friedman_chi2", "friedman_p", "iman_davenport_f", "df1", "df2", "iman_davenport_p", "nemenyi_cd")
+TESTS = ("friedman_chi2", "friedman_p", "iman_davenport_f", "df1", "df2", "iman_davenport_p")
 
 INTERACTIONS = columns("""
     str: workload metric system baseline; int64: levels n; str: pair_unit
-    float64: f df1 df2 epsilon p p_conservative p_adjusted; str: adjustment reason
+    float64: f df1 df2 p p_adjusted; str: adjustment reason
 """)
 
 TRENDS = columns("""
     str: workload metric factor system; int64: levels n; str: pair_unit
-    float64: power power_low power_high p p_adjusted; str: adjustment; float64: page_l page_p; str: reason
+    float64: power power_low power_high p p_adjusted; str: adjustment reason
 """)
 
 
@@ -60,11 +58,10 @@ def omnibus(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: 
     ``k``: systems with an ok trial; ``n``: blocks complete for all of them (deployments, by ``pair_unit``, where they
     were deployed more than once); Friedman's chi squared and the F of Iman and Davenport with df1, df2 and p, which is
     adjusted over the scenarios of a metric: Holm for the (workload, metric) pairs of `primary`, else
-    Benjamini-Hochberg; ``nemenyi_cd``: critical distance of the mean ranks; ``tiers``: as of `multiplicity.tiers`;
-    ``interaction_*``: do the differences depend on the scenario, one test for all cases of a metric. NaN where fewer
-    than two systems or blocks are complete, and, with the ``reason``, where one of the systems loses markedly more
-    trials than another (`losses.explain_unequal`): the rest of it says too much good. Where all lose alike the tests
-    are the least that the lost blocks leave (`worst_friedman`), and there is no critical distance.
+    Benjamini-Hochberg; ``tiers``: as of `multiplicity.tiers`; ``interaction_*``: do the differences depend on the
+    scenario, one test for all cases of a metric. NaN where fewer than two systems or blocks are complete, and, with the
+    ``reason``, where one of the systems loses markedly more trials than another (`losses.explain_unequal`): the rest of
+    it says too much good. Where all lose alike the tests are the least that the lost blocks leave (`worst_friedman`).
     """
     cube = blocked(table) if cube is None else cube
     there = np.isfinite(cube.numbers).any(axis=-1)
@@ -97,7 +94,7 @@ def _write_friedman(frame: pd.DataFrame, cube: Blocked, cases: Array, systems: A
     """Write the Friedman columns of cases that have the same systems."""
     for cells, values in stacks(cube.numbers[cases][:, systems], cube.deployment, cube.by_deployment[cases]):
         k, n = values.shape[-2:]
-        tests = (*friedman(values), critical_distance(k, n)) if min(k, n) > 1 else [NAN] * len(TESTS)
+        tests = friedman(values) if min(k, n) > 1 else [NAN] * len(TESTS)
         for name, column in zip(("n", *TESTS), (n, *tests), strict=True):
             frame.loc[cases[cells], name] = column
 
@@ -112,8 +109,7 @@ def _worst_tests(values: Array, fates: NDArray[np.int8], deployment: Array | Non
         kept = np.where(gone, NAN, values)[None]
         units = next(stacks(kept, deployment, np.array([True]))).numbers[0]
         unknown = np.unique(deployment[lost]).size
-    found = worst_friedman(units, unknown)
-    return [*map(float, found), NAN]
+    return [*map(float, worst_friedman(units, unknown))]
 
 
 def _tiers(systems: Sequence[str], letters: Sequence[str]) -> str:
@@ -176,17 +172,12 @@ def _ranks(x: ArrayLike) -> tuple[Array, int, int]:
 
 
 class Interaction(NamedTuple):
-    """F of "the systems differ alike at every level", df already multiplied by `epsilon`, and p; shape (...).
-
-    `p_conservative`: p with the epsilon of Greenhouse and Geisser.
-    """
+    """F of "the systems differ alike at every level", df already multiplied by epsilon, and p; shape (...)."""
 
     statistic: Any
     df1: Any
     df2: Any
     p: Any
-    epsilon: Any
-    p_conservative: Any
 
 
 def interaction(x: ArrayLike) -> Interaction:
@@ -198,15 +189,13 @@ def interaction(x: ArrayLike) -> Interaction:
     unequal variances and correlations (Box 1954): that of Huynh and Feldt (1976) with the correction of Lecoutre
     (1991). Identical systems, 5 %, 10 000 simulated campaigns, k = 2 or 4, L = 3 to 8, n = 6 to 30: rejected in 3 to
     6 % with normal, lognormal and bimodal noise, up to 8 % when n = 6 and one level or system is four times as noisy.
-    The smaller epsilon of Greenhouse and Geisser (1959), ``p_conservative``, stays below 5 % there but falls to 0 to
-    2 % for many levels and few blocks. On log values: are the ratios the same at all levels. NaN below two systems,
-    levels or blocks, and without spread.
+    On log values: are the ratios the same at all levels. NaN below two systems, levels or blocks, and without spread.
     """
     x = sample(x)
     k, levels, n = x.shape[-3:]
     if min(k, levels, n) < 2:
         none = np.full(x.shape[:-3], np.nan)[()]
-        return Interaction(*[none] * 6)
+        return Interaction(*[none] * 4)
     q = (k - 1) * (levels - 1)
     rest = x - x.mean(axis=-3, keepdims=True)
     rest = (rest - rest.mean(axis=-2, keepdims=True)).reshape(*x.shape[:-3], k * levels, n)
@@ -223,8 +212,7 @@ def interaction(x: ArrayLike) -> Interaction:
         epsilon = np.where(room > 1e-9 * n, (n * q * least - 2) / room, 1.0 if n > 2 else least)
     epsilon = np.where(usable, np.clip(epsilon, least, 1.0), np.nan)[()]
     df1, df2 = q * epsilon, q * epsilon * (n - 1)
-    conservative = special.fdtrc(q * least, q * least * (n - 1), f)
-    return Interaction(f, df1, df2, special.fdtrc(df1, df2, f), epsilon, conservative)
+    return Interaction(f, df1, df2, special.fdtrc(df1, df2, f))
 
 
 def interactions(
@@ -275,7 +263,7 @@ def _interaction_of(cube: Blocked, cases: Any, systems: list[str]) -> dict[str, 
     levels, k = values.shape[:2]
     if not levels * k:  # there is no scenario that all of them ran
         unit = cube.cases["pair_unit"].iloc[cases[0]]
-        nothing = dict.fromkeys(("f", "df1", "df2", "epsilon", "p", "p_conservative"), NAN)
+        nothing = dict.fromkeys(("f", "df1", "df2", "p"), NAN)
         return {"levels": levels, "n": 0, "pair_unit": unit, "reason": "", **nothing}
     together = np.swapaxes(values, 0, 1).reshape(1, k * levels, -1)
     by_deployment = np.array([bool(cube.by_deployment[cases][ran].any())])
@@ -287,26 +275,8 @@ def _interaction_of(cube: Blocked, cases: Any, systems: list[str]) -> dict[str, 
     reason = notes[0] if notes and levels > 1 else ""
     usable = bool((x > 0).all()) and x.size > 0 and not reason
     found = interaction(np.log(x) if usable else x[..., :0])
-    row = {"levels": levels, "n": x.shape[-1], "pair_unit": units.iloc[0], "reason": reason, "f": found.statistic}
-    return row | {name: getattr(found, name) for name in ("df1", "df2", "epsilon", "p", "p_conservative")}
-
-
-def page(x: ArrayLike) -> Test:
-    """Return Page's L and its p, one-sided, that the values rise with the level (Page 1963), shape (...).
-
-    `x`: (..., levels, blocks). Declare the direction beforehand; for a fall turn the levels around. Ranks are taken
-    within blocks, so blocks may differ by any amount. Computed by scipy, cell by cell: the exact distribution for few
-    blocks and levels, else the normal one; with ties the p is approximate. NaN below three levels or two blocks, and
-    when every block is tied throughout.
-    """
-    x = sample(x)
-    found = np.full((2, *x.shape[:-2]), NAN)
-    if x.shape[-2] >= 3 and x.shape[-1] >= 2:
-        untied = (x != x[..., :1, :]).any(axis=(-2, -1))
-        for cell in map(tuple, np.argwhere(untied)):
-            test = stats.page_trend_test(x[cell].T)
-            found[:, *cell] = test.statistic, test.pvalue
-    return Test(*(each[()] for each in found))
+    tests = {"f": found.statistic, "df1": found.df1, "df2": found.df2, "p": found.p}
+    return {"levels": levels, "n": x.shape[-1], "pair_unit": units.iloc[0], "reason": reason} | tests
 
 
 def log_slope(x: ArrayLike, at: ArrayLike) -> Comparison:
@@ -338,11 +308,10 @@ def trends(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: B
 
     ``power``: of the level that the metric grows with, from `log_slope` over the logarithm of the level (0: the same at
     all levels; 1: in proportion; -1: inversely), with its 95 % interval and p of a power of 0, which is adjusted over
-    the systems of a metric: Holm for the (workload, metric) pairs of `primary`, else Benjamini-Hochberg. ``page_l``,
-    ``page_p``: `page` in both directions, twice the smaller p. ``levels``, ``n``: how many the system ran, and the
-    blocks complete in all of them (deployment means where there are several, by ``pair_unit``). A power is a summary,
-    not a law: look at the points. NaN where `log_slope` and `page` have none, for levels that are not positive, and,
-    with the ``reason``, where the system loses markedly more trials at one level than at another
+    the systems of a metric: Holm for the (workload, metric) pairs of `primary`, else Benjamini-Hochberg. ``levels``,
+    ``n``: how many the system ran, and the blocks complete in all of them (deployment means where there are several, by
+    ``pair_unit``). A power is a summary, not a law: look at the points. NaN where `log_slope` has none, for levels that
+    are not positive, and, with the ``reason``, where the system loses markedly more trials at one level than at another
     (`losses.explain_unequal`).
     """
     cube = blocked(table) if cube is None else cube
@@ -372,13 +341,4 @@ def _trend(x: Any, level: Any) -> dict[str, Any]:
     """The columns of one system, `x` being (levels, units)."""
     positive = (level > 0).all()
     found = log_slope(x if positive else x[:, :0], np.log(level) if positive else level)
-    rise, fall = page(x), page(x[::-1])
-    row = {"levels": len(level), "power": found.estimate, **found.interval.columns("power"), "p": found.p}
-    return row | {"page_l": rise.statistic, "page_p": min(2 * min(rise.p, fall.p), 1.0)}
-
-
-@lru_cache(maxsize=64)  # scipy takes tens of milliseconds for a quantile
-def critical_distance(k: int, n: int) -> float:
-    """Return Nemenyi's critical distance, at 5 %, of the mean ranks of `k` systems over `n` blocks (Demsar 2006)."""
-    quantile = float(stats.studentized_range.ppf(LEVEL, k, np.inf))
-    return float(quantile / np.sqrt(2) * np.sqrt(k * (k + 1) / (6 * float(n))))
+    return {"levels": len(level), "power": found.estimate, **found.interval.columns("power"), "p": found.p}

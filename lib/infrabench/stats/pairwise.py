@@ -4,8 +4,8 @@ Samples are (..., n): the last axis holds the pairs, leading axes are cells; ele
 system / baseline and has no unit; all p-values are two-sided.
 
 Interval, p of the difference and p of equivalence are of one estimand, mean(x) / mean(y), and of one statistic, the t
-of x - r y at a ratio r (Fieller 1954), so they cannot contradict each other. The exact tests assume no distribution and
-approximate none where the truth can be counted. Effect sizes are of the pairs, in which what a block did to both
+of x - r y at a ratio r (Fieller 1954), so they cannot contradict each other. The exact test assumes no distribution and
+approximates none. Effect sizes are of the pairs, in which what a block did to both
 systems cancels as it does in the ratio and its interval, which always stand first.
 """
 
@@ -25,10 +25,6 @@ from infrabench.stats.table import paired
 ROUNDING = 8 * np.finfo(float).eps  # relative; differences closer than this are one value
 
 NARROW = 2 * LEVEL - 1  # the 90 % interval that goes with two one-sided tests at 5 %
-
-EXACT_FLIPS = 30  # pairs; beyond, counting every sign pattern of every contrast takes too long
-DRAWN_FLIPS = 19_999  # sign patterns then: a p of 0.05 is known to +- 0.003
-CHUNK = 2_000  # sign patterns at a time
 
 FAR = 300.0  # a t statistic beyond which SciPy's inversion is off by more than 1e-4, and from 1e7 on may never end
 
@@ -237,30 +233,6 @@ def signed_rank(x: ArrayLike, y: ArrayLike) -> Test:
     return Test(np.where(total > 0, least / 2, np.nan)[()], p[()])
 
 
-def sign_flip(x: ArrayLike, y: ArrayLike) -> Test:
-    """Return the mean of x - y and its p when the labels of each pair are exchanged at random, shape (...).
-
-    `x`, `y`: (..., n), one unit. This is the test that randomised blocks of two justify by themselves (Fisher 1935). Up
-    to `EXACT_FLIPS` pairs every one of the 2^n patterns counts, by meeting in the middle: the sums of both halves,
-    sorted, one searched in the other (Pagano and Tritchler 1983 count them otherwise). Beyond, `DRAWN_FLIPS` patterns
-    are drawn, the same for all cells, and p = (1 + as extreme) / (1 + drawn), which is never 0 (Phipson and Smyth
-    2010). NaN below two pairs and when all differences are zero.
-    """
-    x, y = paired(x, y)
-    differences, rounding = _differences(x, y)
-    n = differences.shape[-1]
-    mean = differences.mean(axis=-1) if n else np.full(differences.shape[:-1], np.nan)
-    if n < 2:
-        return Test(mean[()], np.full_like(mean, np.nan)[()])
-    flat, slack = differences.reshape(-1, n), n * np.broadcast_to(rounding, (*mean.shape, 1)).reshape(-1)
-    if n <= EXACT_FLIPS:
-        p = np.array([_counted_flips(row, each) for row, each in zip(flat, slack, strict=True)])
-    else:
-        p = _drawn_flips(flat, slack)
-    p[(np.abs(flat) <= slack[:, None] / n).all(axis=-1)] = np.nan
-    return Test(mean[()], p.reshape(mean.shape)[()])
-
-
 def _differences(x: Array, y: Array) -> tuple[Array, Array]:
     """x - y, and below which size a difference is only rounding; decimal readings are not exact in binary."""
     return x - y, ROUNDING * np.maximum(np.abs(x), np.abs(y)).max(axis=-1, keepdims=True, initial=0.0)
@@ -280,37 +252,6 @@ def _doubled_midranks(size: Array, rounding: Array) -> NDArray[np.int64]:
     doubled = np.empty(size.shape, dtype=np.int64)
     np.put_along_axis(doubled, order, first + last + 2, -1)
     return doubled
-
-
-def _counted_flips(differences: Array, slack: float) -> float:
-    target = abs(differences.sum()) - slack
-    if target <= 0:
-        return 1.0
-    half = differences.size // 2
-    one, other = _signed_sums(differences[:half]), _signed_sums(differences[half:])
-    # Each sum is there with both signs: `target + one` are the values of `target - one`, ascending and so found faster.
-    reached = one.size * other.size - np.searchsorted(other, target + one, side="left").sum(dtype=float)
-    return float(2 * reached / 2.0**differences.size)
-
-
-def _signed_sums(differences: Array) -> Array:
-    """All 2^n sums of +- the differences, ascending."""
-    sums = np.zeros(1)
-    for each in np.abs(differences):
-        sums = np.concatenate([sums - each, sums + each])
-        sums.sort(kind="stable")  # merges the two ascending halves
-    return sums
-
-
-def _drawn_flips(differences: Array, slack: Array) -> Array:
-    rng = np.random.default_rng(intervals.SEED)
-    target = np.abs(differences.sum(axis=-1)) - slack
-    reached = np.zeros(differences.shape[0])
-    for start in range(0, DRAWN_FLIPS, CHUNK):
-        size = (min(CHUNK, DRAWN_FLIPS - start), differences.shape[-1])
-        signs = 2.0 * rng.integers(0, 2, size) - 1
-        reached += (np.abs(signs @ differences.T) >= target).sum(axis=0)
-    return (1 + reached) / (1 + DRAWN_FLIPS)
 
 
 def paired_d(x: ArrayLike, y: ArrayLike) -> Estimate:

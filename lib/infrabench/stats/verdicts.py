@@ -246,26 +246,14 @@ def rate_interval(times: Interval) -> Interval:
     return intervals.interval(1 / high, 1 / low, float(np.max(times.level, initial=0.0)), exists)
 
 
-def measure_effects(pairs: Pairs, primary: NDArray[np.bool_]) -> dict[str, Any]:
+def measure_effects(pairs: Pairs) -> dict[str, Any]:
     """Return the informing columns of a stack of contrasts, each (cells,); NaN where there is none.
 
-    `primary` (cells,): which of them get the sign-flip test, by far the dearest. Nothing is tested where both systems
-    repeat one value.
+    Nothing is tested where both systems repeat one value.
     """
-    # resamples and drawn signs go by place: sorted, the pairs say the same however the blocks are numbered
-    order = np.lexsort((pairs.y, pairs.x), axis=-1)
-    x, y = (np.take_along_axis(each, order, axis=-1) for each in (pairs.x, pairs.y))
-    spread = ~(same(x) & same(y))
+    x, y, n = pairs.x, pairs.y, pairs.x.shape[-1]
     row = pairwise.paired_log_ratio(x, y).columns("log_ratio", "log") | intervals.hodges_lehmann(x - y).columns("shift")
-    n, ratio = x.shape[-1], np.full(len(x), NAN)
-    if n:
-        below = np.median(y, axis=-1)
-        np.divide(np.median(x, axis=-1), below, out=ratio, where=below != 0)
-    row |= Estimate(ratio, intervals.bootstrap_median_ratio(x, y)).columns("median_ratio", "median")
-    flips, flip = np.full(len(x), NAN), primary & spread
-    if flip.any():
-        flips[flip] = pairwise.sign_flip(x[flip], y[flip]).p
-    row |= {"p_signed_rank": np.where(spread, pairwise.signed_rank(x, y).p, NAN), "p_sign_flip": flips}
+    row |= {"p_signed_rank": np.where(same(x) & same(y), NAN, pairwise.signed_rank(x, y).p)}
     # above: pairs in which the system has the higher value; below: those in which it has the lower one
     row |= pairwise.paired_d(x, y).columns("paired_d")
     row |= pairwise.share_above(x, y).columns("above") | pairwise.share_above(y, x).columns("below")

@@ -12,7 +12,7 @@ from infrabench import cli, registry
 from infrabench.core import Case, CommandFailed, DesignError, ParseError, Result, SiteError, Target, default_params
 from infrabench_selfcheck import bare_tools, fidelity
 from infrabench_selfcheck.bare_tools import Tool
-from infrabench_selfcheck.fidelity import ToolPair
+from infrabench_selfcheck.validation.generators import campaigns_table
 from tests.support.fakes import PLUGINS, fake_site
 from tests.support.places import TESTS
 
@@ -47,12 +47,15 @@ def compared(blocks=3, systems=SYSTEMS, seed=1, site=None):
 
 @pytest.mark.usefixtures("tools")
 def test_every_treatment_of_every_block_is_measured_both_ways():
-    pairs, left_out = compared()
+    rows, left_out = compared()
     assert left_out == {}
-    assert sorted(pair.system for pair in pairs) == sorted(SYSTEMS * 3)
-    assert {(pair.workload, pair.metric, pair.harness, pair.by_hand) for pair in pairs} == {
-        ("fake", "value", 100.0, 101.0)
-    }
+    by_hand = [f"{name}, by hand" for name in SYSTEMS]
+    assert sorted(rows["system"]) == sorted([*SYSTEMS, *by_hand] * 3)
+    assert set(rows["block"]) == {0, 1, 2}
+    columns = ["workload", "metric", "value"]
+    for names, value in ((SYSTEMS, 100.0), (by_hand, 101.0)):
+        some = rows.loc[rows["system"].isin(names), columns]
+        assert set(some.itertuples(index=False, name=None)) == {("fake", "value", value)}
 
 
 def test_a_coin_says_which_way_is_first_and_the_seed_says_how_it_falls(tools, monkeypatch):
@@ -94,49 +97,50 @@ def test_what_fails_by_hand_or_as_a_trial_is_left_out_and_counted(tools, monkeyp
             raise CommandFailed(Result(("tool",), 1, b"", b"no", 0.0, 0.1), "here")
         return {"value": 100.0 + random.Random(3).random()}
 
+    def agreed():
+        (row,) = fidelity.agreement(compared(systems=SYSTEMS[:1])[0], 0.02).itertuples(index=False)
+        return row.system, row.n, row.verdict, row.reason
+
     tools(sometimes)
-    (row,) = fidelity.summary(compared(systems=SYSTEMS[:1])[0])
-    assert (row.pairs, row.left_out) == (2, 1)
+    assert agreed()[:2] == ("fake-base", "2 blocks")
     monkeypatch.setattr(registry.workload("fake"), "parse", lambda capture: [])
-    (row,) = fidelity.summary(compared(systems=SYSTEMS[:1])[0])
-    assert (row.pairs, row.left_out, row.verdict) == (0, 3, "no interval")
-    assert list(fidelity.markdown([row]))[-1].endswith("| nan | [nan, nan] | [nan, nan] | 2 | no interval |")
+    assert agreed() == ("fake-base", "0 blocks", "not comparable", "no ok trial of fake-base")
 
 
-def noisy(bias, seed=5):
-    rng = np.random.default_rng(seed)
-    for _ in range(30):
-        drift, (ours, hand) = rng.normal(100, 5), rng.normal(0, 1, 2)
-        yield ToolPair("fake", "value", "native", bias * (drift + ours), drift + hand)
+def noisy(bias, blocks=30):
+    rng = np.random.default_rng(5)
+    drift, (ours, hand) = rng.normal(100, 5, blocks), rng.normal(0, 1, (2, blocks))
+    return campaigns_table(np.array([[bias * (drift + ours), drift + hand]]), ["native", "native, by hand"])
 
 
-@pytest.mark.usefixtures("tools")
+def agreement(rows, margin=0.02):
+    """Return the one row of the table, with the ends of its intervals as numbers."""
+    (row,) = fidelity.agreement(rows, margin).to_dict("records")
+    ends = [json.loads(row[f"ratio {level} % CI"]) for level in (95, 90)]
+    return row["verdict"].partition(" (")[0], *ends, row
+
+
 def test_a_harness_that_changes_the_metric_is_found_and_one_that_does_not_is_not():
-    (same,), (slower,) = fidelity.summary(noisy(1.0)), fidelity.summary(noisy(0.98))
-    assert (same.verdict, slower.verdict) == ("equivalent", "different")
-    assert slower.low < 0.98 < slower.high < 1
-    assert slower.low < slower.narrow[0] < slower.narrow[1] < slower.high
-    (line,) = list(fidelity.markdown([same]))[2:]
-    assert line.startswith("| fake | value | native | 30 | 0 | 1.00")
-    assert line.endswith("] | 2 | equivalent |")
-    (small,) = fidelity.summary(noisy(0.98), 0.05)
-    assert small.verdict == "different, within the margin"
+    (same, _, _, row), (slower, wide, narrow, _) = agreement(noisy(1.0)), agreement(noisy(0.98))
+    assert (same, slower) == ("equivalent", "different")
+    assert (row["system"], row["n"], row["margin %"]) == ("native", "30 blocks", "2")
+    assert wide[0] < 0.98 < wide[1] < 1
+    assert wide[0] < narrow[0] < narrow[1] < wide[1]
+    assert agreement(noisy(0.98), 0.05)[0] == "different, within the margin"
 
 
-@pytest.mark.usefixtures("tools")
 def test_an_interval_that_holds_1_shows_no_agreement_by_itself():
     """Two pairs, or a margin that is narrower than the noise: the interval holds 1, and nothing was shown."""
-    pairs = list(noisy(1.0))
-    for (row,) in (fidelity.summary(pairs[:2]), fidelity.summary(pairs, margin=0.001)):
-        assert row.low < 1 < row.high
-        assert row.verdict == "inconclusive"
+    for verdict, (low, high), *_ in (agreement(noisy(1.0, 2)), agreement(noisy(1.0), 0.001)):
+        assert low < 1 < high
+        assert verdict == "inconclusive"
 
 
 @pytest.mark.usefixtures("tools")
 def test_what_is_not_there_is_said(monkeypatch):
-    pairs, left_out = compared(site=fake_site(refuse={"fake-other": "no engine"}))
+    rows, left_out = compared(site=fake_site(refuse={"fake-other": "no engine"}))
     assert left_out == {"fake-other": "no engine"}
-    assert {pair.system for pair in pairs} == {"fake-base"}
+    assert set(rows["system"]) == {"fake-base", "fake-base, by hand"}
     monkeypatch.setattr(registry.workload("fake"), "supported", lambda deployment: "tool not found inside")
     with pytest.raises(SiteError, match="none of the tools: fake on fake-base: tool not found inside"):
         compared()

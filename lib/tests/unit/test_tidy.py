@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 
 from infrabench import stats
-from infrabench.analysis.tidy import COLUMNS, DTYPES, check, missing, tidy, write_table
+from infrabench.analysis.tidy import COLUMNS, DTYPES, check, missing, tidy
 from infrabench.core import LedgerError, SchemaError
 from infrabench.ledger.records import read_plan
 from infrabench.stats.planning import dimensions, plan_from_pilot
 from infrabench.stats.stopping import look
-from tests.support.analysis_fixtures import DATA_A, read_table, table_of, write_session
+from tests.support.analysis_fixtures import DATA_A, table_of, write_session
 
 
 @pytest.fixture(scope="module")
@@ -52,20 +52,6 @@ def test_only_ok_trials_carry_values_though_others_may_have_measured_some(sessio
     assert (bad["reason"] != "").all()
     trial = bad.query("state == 'invalid'")["trial"].iloc[0]
     assert json.loads((session / "trials" / trial / "trial.json").read_text())["measurements"]
-
-
-@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
-def test_round_trip_is_exact(session: Path, tmp_path: Path, suffix: str) -> None:
-    table = tidy(session)
-    # a workload may be called "null"; a CSV reader's defaults would lose it
-    table["workload"] = table["workload"].mask(table["workload"] == "ftp", "null")
-    back = read_table(write_table(table, tmp_path / f"t{suffix}"))
-    pd.testing.assert_frame_equal(back, table, check_exact=True)
-
-
-def test_unknown_table_format(tmp_path: Path) -> None:
-    with pytest.raises(SchemaError, match="a tidy table is"):
-        write_table(table_of(DATA_A), tmp_path / "t.xlsx")
 
 
 @pytest.mark.parametrize(

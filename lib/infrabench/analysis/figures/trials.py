@@ -357,7 +357,7 @@ def _describe_modes(view: View) -> str:
     unit = "" if scale.unit == "1" else f" {scale.unit}"
     for row in cells.itertuples(index=False):
         raw, logs = notation.short(row.split_d), notation.short(row.split_d_log)
-        distances.append(f"{row.system} {raw}; {logs}; p {p_text(row.dip_p)}")
+        distances.append(f"{row.system} {raw}; {logs}")
         if BIMODAL in row.flags:
             two = split(view.by_system[row.system])
             low, high = (f"{notation.number(place / scale.factor)}{unit}" for place in (two.low, two.high))
@@ -366,7 +366,7 @@ def _describe_modes(view: View) -> str:
     critical = span([critical_split(int(n)) for n in cells["n"]], ".2f")
     return (
         f"Distance of the best two groups in pooled standard deviations (raw; on logarithms; critical 99 % value "
-        f"{critical}), and p of Hartigan's dip: {', '.join(distances)}. "
+        f"{critical}): {', '.join(distances)}. "
         + (f"Flagged bimodal: {'; '.join(flagged)}; the median is reported there." if flagged else "None is flagged.")
     )
 

@@ -41,12 +41,12 @@ AIMS = {"mean": "mean within ±{} %", "ratio": "ratio within ±{} %", "verdict":
 
 
 def omnibus_table(omnibus: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per case: Friedman, Iman-Davenport, critical distance, tiers; interaction of the metric."""
+    """Return one row per case: Friedman, Iman-Davenport, tiers; interaction of the metric."""
     columns = {
         **words("workload", "scenario", "metric"), "systems": lambda row: str(row.k), **REPLICATES,
         **numbers({"Friedman χ²": "friedman_chi2"}), **p_values({"p (χ²)": "friedman_p"}),
         **f_test("", "", "iman_davenport_f", "iman_davenport_p"), **p_values({"p adjusted": "p_adjusted"}),
-        **words("adjustment"), **numbers({"critical distance of mean ranks": "nemenyi_cd"}), **words("tiers"),
+        **words("adjustment", "tiers"),
         **f_test(" (system x scenario)", "interaction_", "interaction_f", "interaction_p"), **words("reason"),
     }  # fmt: skip
     return write(omnibus, columns, ("reason",))
@@ -73,8 +73,7 @@ def trends_table(trends: pd.DataFrame) -> pd.DataFrame:
     columns = {
         **words("workload", "metric", "factor", "system"), "levels": lambda row: str(row.levels), **REPLICATES,
         "power of the level": lambda row: estimate(row)[0], "power 95 % CI": lambda row: estimate(row)[1],
-        **p_values({"p": "p", "p adjusted": "p_adjusted"}), **words("adjustment"), **p_values({"Page p": "page_p"}),
-        **words("reason"),
+        **p_values({"p": "p", "p adjusted": "p_adjusted"}), **words("adjustment", "reason"),
     }  # fmt: skip
     return write(trends, columns, ("reason",))
 
@@ -93,11 +92,10 @@ def diagnostics_table(diagnostics: pd.DataFrame) -> pd.DataFrame:
     """Return one row per cell: what the values say about independence, shape, modes and resolution."""
     columns = {
         **words(*CELL), "n": lambda row: str(row.n), **numbers({"r1": "lag1"}),
-        **p_values({"Ljung-Box p": "ljung_box_p", "lags 1-5 p": "ljung_box5_p", "runs p": "runs_p"}),
-        **numbers({"trend τ": "trend_tau"}), **p_values({"trend p": "trend_p"}), **numbers({"n_eff": "n_eff"}),
-        **p_values({"Shapiro p": "shapiro_p"}),
+        **p_values({"Ljung-Box p": "ljung_box_p"}), **numbers({"trend τ": "trend_tau"}),
+        **p_values({"trend p": "trend_p"}), **numbers({"n_eff": "n_eff"}), **p_values({"Shapiro p": "shapiro_p"}),
         **numbers({"skewness": "skewness", "outliers": "outliers", "D": "split_d", "D (logs)": "split_d_log"}),
-        **p_values({"dip p": "dip_p"}), "modes (SI)": lambda row: row.modes,
+        "modes (SI)": lambda row: row.modes,
         "mode by deployment": lambda row: row.mode_by_deployment, **numbers({"step (SI)": "step"}), **words("flags"),
     }  # fmt: skip
     return write(diagnostics, columns, ("modes (SI)", "mode by deployment"))

@@ -73,8 +73,8 @@ def contrasts_table(contrasts: pd.DataFrame, *, every: bool = False) -> pd.DataF
     The 95 % interval shows whether systems differ; the 90 % interval beside the margin and the p of equivalence,
     adjusted by Holm in its family, whether they are the same within it. No end is rounded to another side.
     A column says what the 95 % interval rules out (`ruled_out`); where some verdict is another one without the values
-    flagged as outliers, a column says which. `every` adds ratios of geometric means and of medians, and the
-    Hodges-Lehmann shift: for the file, not for the page.
+    flagged as outliers, a column says which. `every` adds ratios of geometric means, and the Hodges-Lehmann shift: for
+    the file, not for the page.
     """
     scales = metric_scales(contrasts, "baseline_mean")
     rows = []
@@ -87,7 +87,6 @@ def contrasts_table(contrasts: pd.DataFrame, *, every: bool = False) -> pd.DataF
         shown |= pair("overhead %", both(row, "overhead_percent", "overhead", null=0), f"overhead {CI}")
         if every:
             shown |= pair("ratio of geometric means", both(row, "log_ratio", "log", null=1))
-            shown |= pair("ratio of medians (approximate)", both(row, "median_ratio", "median", null=1))
         shown |= pair("difference", both(row, "difference", factor=f, null=0))
         if every:
             shown |= pair("Hodges-Lehmann shift", both(row, "shift", factor=f, null=0))
@@ -105,10 +104,9 @@ def contrasts_table(contrasts: pd.DataFrame, *, every: bool = False) -> pd.DataF
         shown |= {"adjustment": row.adjustment, "p equivalence": notation.p_value(row.p_equivalence)}
         shown["p equivalence adjusted"] = notation.p_value(row.p_equivalence_adjusted)
         shown["p signed-rank"] = notation.p_value(row.p_signed_rank)
-        shown["p sign-flip"] = notation.p_value(row.p_sign_flip) if np.isfinite(row.p_sign_flip) else ""
         rows.append(shown)
     table = pd.DataFrame(rows, dtype="str")
-    return without_empty(table, ("ruled out", "verdict without flagged", "flags", "p sign-flip"))
+    return without_empty(table, ("ruled out", "verdict without flagged", "flags"))
 
 
 def against_table(against: pd.DataFrame) -> pd.DataFrame:

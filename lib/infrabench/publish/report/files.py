@@ -20,10 +20,10 @@ from urllib.parse import quote
 
 import pandas as pd
 
+from infrabench.analysis.export import PACKAGE, export
 from infrabench.analysis.session_data import Session, open_session
 from infrabench.analysis.spreadsheets import write_csv
 from infrabench.analysis.tables import notation
-from infrabench.analysis.tidy import write_table
 from infrabench.core import InfrabenchError, LedgerError
 from infrabench.core.names import file_name
 from infrabench.experiment.provenance import labels
@@ -222,17 +222,19 @@ class Shelf:
             return Data(session, (), self._hide(f"cannot be read: {error}"))
 
     def _numbers(self, session: str, opened: Session) -> list[FileLink]:
-        table, folder = opened.table, opened.folder
-        self._rows += len(table)
+        folder = opened.folder
+        self._rows += len(opened.table)
         kinds = (".csv", ".parquet") if self._rows <= CSV_ROWS else (".parquet",)
         for suffix in kinds:
-            write_table(table, self._folder / f"files/data/{session}{suffix}")
+            export(opened, suffix[1:], self._folder / f"files/data/{session}{suffix}")
         names = labels.of(folder)
         trials = [trial.as_json() for trial in SessionFolder(folder).awaited]
         plan = pd.DataFrame(trials, columns=list(PLAN_COLUMNS), dtype="object")
         write_csv(plan.assign(system=plan["system"].replace(names)), self._folder / f"files/data/{session}-plan.csv")
         links = [self._link(f"files/data/{session}{suffix}") for suffix in kinds]
-        return [*links, replace(self._link(f"files/data/{session}-plan.csv"), title="plan (CSV)")]
+        others = ((f".parquet{PACKAGE}", "columns (JSON)"), ("-plan.csv", "plan (CSV)"))
+        links += [replace(self._link(f"files/data/{session}{name}"), title=title) for name, title in others]
+        return links
 
     def _archive(self, session: str, folder: Path, source: Path) -> tuple[list[FileLink], str]:
         """Keep the archive of a session; without one, say why."""

@@ -13,8 +13,8 @@ import pytest
 
 from infrabench import registry
 from infrabench.analysis.dataset import folder as dataset
+from infrabench.analysis.export import export, package_of
 from infrabench.analysis.session_data import open_session
-from infrabench.analysis.tidy import tidy, write_table
 from infrabench.core import InfrabenchError, LedgerError
 from infrabench.experiment.execution import preflight
 from infrabench.ledger import archive, catalogue, records
@@ -104,21 +104,22 @@ def test_a_plan_that_does_not_fit_is_refused_before_anything_starts(disk: Path) 
 
 
 def test_a_full_disk_leaves_no_half_table_and_no_half_archive(disk: Path, tmp_path: Path) -> None:
-    table = tidy(run(disk, tmp_path / "runs/s", runs=6))
-    whole = write_table(table, disk / "out/table.csv").read_bytes()
+    opened = open_session(run(disk, tmp_path / "runs/s", runs=6))
+    table = export(opened, "csv", disk / "out/table.csv")
+    whole = table.read_bytes()
     filler = fill(disk, 5000)
     for name in ("table.csv", "table.parquet", "other.csv", "other.parquet"):
         with pytest.raises(OSError, match="No space left"):
-            write_table(table, disk / "out" / name)
-    assert (disk / "out/table.csv").read_bytes() == whole
-    assert [path.name for path in (disk / "out").iterdir()] == ["table.csv"]
+            export(opened, name.partition(".")[2], disk / "out" / name)
+    assert table.read_bytes() == whole
+    assert set((disk / "out").iterdir()) == {table, package_of(table)}
     with pytest.raises(LedgerError, match="No space left"):
         archive.pack(tmp_path / "runs/s", disk / "s.tar.xz")
     assert not list(disk.glob("*.tar.xz"))
     assert not list(disk.glob(".tmp-*"))
     filler.unlink()
     for name in ("table.csv", "table.parquet"):
-        assert len(read_table(write_table(table, disk / "out" / name))) == len(table)
+        assert len(read_table(export(opened, name.partition(".")[2], disk / "out" / name))) == len(opened.table)
 
 
 def test_a_ledger_that_is_read_only_is_read_and_not_written(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,8 @@ from typing import Any
 import pytest
 
 from infrabench import registry
-from infrabench.analysis.tidy import tidy, write_table
+from infrabench.analysis.export import export
+from infrabench.analysis.session_data import open_session
 from infrabench.experiment.execution import runner, session
 from infrabench.ledger import records
 from infrabench.ledger.session_folder import SessionFolder
@@ -87,10 +88,10 @@ def live(place: Place, phase: Synchronized[int]) -> None:
     site = fake_site(LocalHost("here"), home=str(place.root / "dens"))
     run_session(registry.study("storm"), place.folder, site, profile="storm")
     phase.value = PHASES.index("analysis")
-    table = tidy(place.folder)
+    opened = open_session(place.folder)
     for name in TABLES:
-        write_table(table, place.out / name)
-    contrasts(table, "den-one", {"": 0.02}, [("count", "value")])
+        export(opened, name.partition(".")[2], place.out / name)
+    contrasts(opened.table, "den-one", {"": 0.02}, [("count", "value")])
     phase.value = PHASES.index("end")
 
 

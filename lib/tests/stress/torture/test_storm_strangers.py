@@ -20,7 +20,8 @@ import pytest
 from infrabench.analysis import session_data, tables
 from infrabench.analysis.dataset import part
 from infrabench.analysis.results import Results
-from infrabench.analysis.tidy import tidy, write_table
+from infrabench.analysis.spreadsheets import write_csv
+from infrabench.analysis.tidy import tidy
 from infrabench.cli import session as commands
 from infrabench.core import InfrabenchError, LedgerError, SchemaError
 from infrabench.core.names import file_name
@@ -276,6 +277,7 @@ def is_number(text: str) -> bool:
 def test_a_tidy_table_with_such_texts_is_read_back_as_it_was(tmp_path: Path) -> None:
     table = tidy(write_session(tmp_path / "s"))
     table.loc[0, "reason"], table.loc[1, "reason"], table.loc[2, "reason"] = "=1+1", "''=quoted'", "a\r=1"
-    assert "'=1+1" in write_table(table, tmp_path / "t.csv").read_text()
+    write_csv(table, tmp_path / "t.csv")
+    assert "'=1+1" in (tmp_path / "t.csv").read_text()
     pd.testing.assert_frame_equal(read_table(tmp_path / "t.csv"), table)
     assert catalogue.is_recorded(tmp_path) is False

@@ -258,7 +258,7 @@ def test_data_are_packed_where_they_are_small_or_asked_for(tmp_path: Path, monke
         (each / "SHA256SUMS").write_text("")
     monkeypatch.setattr(files, "CSV_ROWS", 2 * rows)
     monkeypatch.setattr(files, "PACKED_ALL", 3.5 * size)
-    shelf, plain = files.Shelf(tmp_path / "site"), ["Parquet", "plan (CSV)"]
+    shelf, plain = files.Shelf(tmp_path / "site"), ["Parquet", "columns (JSON)", "plan (CSV)"]
     found = [shelf.data(each.name) for each in made]
     assert [[link.title for link in each.links] for each in found] == [
         ["CSV", *plain, "archive"], ["CSV", *plain, "archive"], [*plain, "archive"], plain,

@@ -1,7 +1,4 @@
-"""The simulations behind the tables of `split` and `dip`: ``python -m tests.unit.stats.null_tables`` prints both.
-
-The dips of the table come from the package diptest, which `dip` is tested to equal, because it takes a minute with it.
-"""
+"""The simulation behind the table of `split`: ``python -m tests.unit.stats.null_tables`` prints it."""
 
 from __future__ import annotations
 
@@ -9,11 +6,10 @@ import sys
 
 import numpy as np
 
-from infrabench.stats.diagnostics import LEVELS, split
+from infrabench.stats.diagnostics import split
 
 SEED = 1985
 CRITICAL_SIZES = (6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 20, 25, 30, 40, 50, 70, 100, 200, 500, 1000)
-DIP_SIZES = (4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 30, 50, 100, 200, 500, 1000)
 NUMBERS = 2**22  # held at a time
 
 
@@ -25,21 +21,9 @@ def split_quantile(n: int, replicates: int, seed: int = SEED, share: float = 0.9
     return float(np.quantile(np.concatenate([split(rng.normal(size=(m, n))).d for m in sizes]), share))
 
 
-def dip_quantiles(n: int, replicates: int, seed: int = SEED) -> list[float]:
-    """Return the quantiles of sqrt(n) times the dip over uniform samples of `n`, at the levels of the table."""
-    import diptest
-
-    rng = np.random.default_rng([seed, n])
-    dips = [diptest.dipstat(rng.random(n)) for _ in range(replicates)]
-    return (np.sqrt(n) * np.quantile(dips, LEVELS)).tolist()
-
-
 def main() -> None:
     for n in CRITICAL_SIZES:
         sys.stdout.write(f"    {n}: {split_quantile(n, 400_000):.3f},\n")
-        sys.stdout.flush()
-    for n in DIP_SIZES:
-        sys.stdout.write(f"{n},{','.join(f'{q:.4f}' for q in dip_quantiles(n, 200_000))}\n")
         sys.stdout.flush()
 
 

@@ -190,7 +190,6 @@ def test_reference_values_of_what_stands_beside() -> None:
         "log_low": (0.9744319281, 0.9908014933, 0.9967070327),
         "log_high": (1.001494248, 1.000564966, 1.009769855),
         "p_signed_rank": (0.083984375, 0.099609375, 0.30859375),
-        "p_sign_flip": (0.087890625, 0.080078125, 0.279296875),
         "paired_d": (-0.6373739454, -0.6329496407, 0.3529326573),
         "worse_share": (0.9, 0.8, 0.5),
         "worse_low": (0.5958499732, 0.4901624715, 0.2365930905),
@@ -201,14 +200,11 @@ def test_reference_values_of_what_stands_beside() -> None:
     docker = found.set_index("system").loc["docker"]
     # Hodges-Lehmann of the differences, printed as native minus docker: 1.52 [-0.31, 2.50]
     assert (docker["shift"], docker["shift_low"], docker["shift_high"]) == pytest.approx((-1.52, -2.50, 0.31))
-    assert docker["median_ratio"] == pytest.approx(99.48 / 101.795)
-    assert docker["median_low"] < docker["median_ratio"] < docker["median_high"]
     logs = np.log(np.array(DATA_A["docker"]) / DATA_A["native"])
     power = TTestPower().power(np.log1p(docker["detectable"]) / logs.std(ddof=1), 10, 0.05)
     assert power == pytest.approx(0.8, abs=1e-4)
     assert 0 < docker["power_equivalence"] < 1
     assert (docker["pair_unit"], docker["flags"]) == ("blocks", "outliers")
-    assert np.isnan(contrasts(table_of(DATA_A), "native", {"": 0.02})["p_sign_flip"]).all()
 
 
 def test_effect_sizes_see_what_every_block_says() -> None:

@@ -1,10 +1,9 @@
-"""Diagnostics: the frame, its residuals and flags; the split and the dip against searches, diptest and simulations."""
+"""Diagnostics: the frame, its residuals and flags; the split against searches and simulations."""
 
 from __future__ import annotations
 
 import warnings
 
-import diptest
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,14 +14,9 @@ from scipy import stats
 from infrabench.stats import diagnostics
 from infrabench.stats.diagnostics import (
     CRITICAL,
-    MIN_DIP_VALUES,
-    QUANTILES,
-    SIZES,
     TYPES,
     bimodal,
     critical_split,
-    dip,
-    dip_p,
     modified_z,
     outlier_mask,
     residuals,
@@ -33,7 +27,7 @@ from infrabench.stats.diagnostics import (
 )
 from infrabench.stats.intervals import t_interval
 from tests.support.analysis_fixtures import DATA_A, table_of
-from tests.unit.stats.null_tables import dip_quantiles, split_quantile
+from tests.unit.stats.null_tables import split_quantile
 
 RNG = np.random.default_rng(72)
 
@@ -76,9 +70,7 @@ def test_a_cell_says_what_the_kernels_say() -> None:
     assert row["lag1"] == pytest.approx(np.corrcoef(x[1:], x[:-1])[0, 1], abs=0.05)
     assert row["trend_tau"] == pytest.approx(stats.kendalltau(np.arange(30), x).statistic)
     assert row["skewness"] == pytest.approx(stats.skew(x, bias=False))
-    assert row["shapiro_raw_p"] == pytest.approx(stats.shapiro(x).pvalue)
     assert row["split_d"] == pytest.approx(split(x).d)
-    assert row["dip_p"] == pytest.approx(dip_p(dip(x), 30))
     assert np.isnan(row["step"])
     assert (row["mean_low_eff"], row["mean_high_eff"]) == pytest.approx(t_interval(x)[:2])
     assert row["n_eff"] == 30
@@ -129,7 +121,7 @@ def test_a_shift_between_blocks_or_deployments_is_not_in_the_residuals() -> None
     plain = diagnostics(table_of({"x": x, "y": y}))
     blocked = diagnostics(table_of({"x": x * weather, "y": y * weather}))
     np.testing.assert_allclose(blocked["shapiro_p"], plain["shapiro_p"], rtol=1e-6)
-    assert (blocked["shapiro_raw_p"] < 0.01).all()
+    assert (shapiro([x * weather, y * weather]).p < 0.01).all()
     step = np.repeat([1.0, 3.0], 10)
     moved = table_of({"x": x * step, "y": y}, blocks_per_deployment=10)
     np.testing.assert_allclose(residuals(moved), residuals(table_of({"x": x, "y": y}, blocks_per_deployment=10)))
@@ -255,51 +247,3 @@ def test_critical_values_fall_to_their_limit() -> None:
     assert not bimodal(np.arange(5.0))
     assert critical_split(10**9) == pytest.approx(2 * np.sqrt(2 / np.pi) / np.sqrt(1 - 2 / np.pi), rel=1e-4)
     assert min(CRITICAL) == 6
-
-
-def samples(rng: np.random.Generator, n: int) -> list[np.ndarray]:
-    two = np.where(rng.random(n) < 0.3, rng.normal(6, 1, n), rng.normal(0, 1, n))
-    smooth = [rng.normal(size=n), rng.random(n), rng.exponential(size=n), two]
-    return smooth + [np.round(x, digits) for x in smooth for digits in (0, 1)]
-
-
-@pytest.mark.parametrize("n", [4, 5, 6, 11, 30, 100])
-def test_dip_is_that_of_diptest(n: int) -> None:
-    rng = np.random.default_rng([85, n])
-    for _ in range(25):
-        for x in samples(rng, n):
-            if np.ptp(x) > 0:
-                assert dip(x) == pytest.approx(diptest.dipstat(x), abs=1e-12)
-
-
-@pytest.mark.parametrize("n", [4, 5, 13, 30, 42, 150, 1000])
-def test_p_is_near_that_of_diptest(n: int) -> None:
-    rng = np.random.default_rng([9, n])
-    for x in [rng.random(n) for _ in range(20)] + [np.concatenate([rng.random(n // 2), 2 + rng.random(n - n // 2)])]:
-        statistic, known = diptest.diptest(x)
-        p = dip_p(statistic, n)
-        # its own table is simulated too, knows other sizes, and puts the smallest dip of a small sample below p = 1
-        error = 0.01 if known < 0.1 else 0.035
-        assert p == pytest.approx(known, abs=error) or (p == 1 and statistic == pytest.approx(1 / (2 * n)))
-
-
-@pytest.mark.parametrize("n", [4, 7, 30])
-def test_p_counts_all_samples_with_the_smallest_dip(n: int) -> None:
-    assert dip_p(1 / (2 * n), n) == 1
-    drawn = dip(np.random.default_rng(n).random((4000, n)))
-    above = (drawn > 1 / (2 * n) + 1e-9).mean()  # the share that has more
-    assert dip_p(1 / (2 * n) + 1e-9, n) == pytest.approx(above, abs=0.07)  # the levels are 0.1 apart
-
-
-@pytest.mark.parametrize("n", [5, 10, 30, 50])
-def test_the_table_can_be_simulated_again(n: int) -> None:
-    again = dip_quantiles(n, 20_000, seed=2)
-    np.testing.assert_allclose(again[:9], QUANTILES[n == SIZES][0, :9], rtol=0.02)
-
-
-def test_p_falls_as_the_dip_grows_and_stops_at_a_thousandth() -> None:
-    p = dip_p(np.linspace(0.01, 0.25, 200), 30)
-    assert (np.diff(p) <= 0).all()
-    assert p[0] == 1
-    assert p[-1] == pytest.approx(0.001)
-    assert np.isnan([dip(np.arange(MIN_DIP_VALUES - 1.0)), dip_p(np.nan, 9)]).all()

@@ -17,7 +17,6 @@ from infrabench.analysis.tables import estimates_table
 from infrabench.stats import contrasts, diagnostics, estimates, events, interim
 from infrabench.stats.estimates import CLOPPER_PEARSON, EFFECTIVE, GARWOOD, Means, event_means, largest
 from infrabench.stats.intervals import t_interval
-from infrabench.stats.pairwise import sign_flip
 from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE
 from tests.support.analysis_fixtures import table_of
 
@@ -133,7 +132,11 @@ def test_typical_values_drawn_agree_with_the_test_that_counts() -> None:
     x, y = np.random.default_rng(2).poisson((3.0, 1.5), (30, 2)).T.astype(float)
     sums = events.subset_sums(x, y, np.ones(30))
     found = events.typical_values(sums)
-    assert events.typical_p(sums) == pytest.approx(sign_flip(x, y).p, abs=0.003)
+    chances, apart = np.ones(1), x - y
+    for each in np.abs(apart[apart != 0]).astype(int):  # every sign pattern, by the sums that they have
+        chances = (np.pad(chances, (0, 2 * each)) + np.pad(chances, (2 * each, 0))) / 2
+    reached = np.abs(np.arange(chances.size) - chances.size // 2) >= abs(apart.sum())
+    assert events.typical_p(sums) == pytest.approx(chances[reached].sum(), abs=0.003)
     assert found.ratio.low < x.sum() / y.sum() < found.ratio.high
     turn = np.random.default_rng(3).permutation(30)
     assert events.typical_values(events.subset_sums(x[turn], y[turn], np.ones(30))) == found

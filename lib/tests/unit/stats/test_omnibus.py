@@ -22,23 +22,14 @@ from infrabench.stats.omnibus import (
     INTERACTIONS,
     OMNIBUS,
     TRENDS,
-    critical_distance,
     friedman,
     interaction,
     log_slope,
-    page,
     worst_friedman,
 )
 from tests.support.analysis_fixtures import DATA_A, PRIMARY, lose, table_of, write_session
 
 X = np.array([DATA_A[name] for name in ("native", "docker", "lxc", "lxd")])
-
-
-def test_critical_distance_of_mean_ranks() -> None:
-    assert critical_distance(4, 10) == pytest.approx(1.483231188, rel=1e-6)
-    # the published critical values at 5 % for k = 2 .. 6 (Demsar 2006, table 5), cut at three digits
-    values = [critical_distance(k, 1) / np.sqrt(k * (k + 1) / 6) for k in range(2, 7)]
-    assert values == pytest.approx([1.960, 2.343, 2.569, 2.728, 2.850], abs=1e-3)
 
 
 def test_as_scipy_and_pingouin() -> None:
@@ -79,7 +70,6 @@ def test_reference_data_as_a_table() -> None:
     assert (row["friedman_chi2"], row["friedman_p"]) == pytest.approx((14.28, 0.002547770093), rel=1e-6)
     assert (row["iman_davenport_f"], row["df1"], row["df2"]) == pytest.approx((8.175572519, 3, 27), rel=1e-6)
     assert row["iman_davenport_p"] == pytest.approx(0.0004952643697, rel=1e-6)
-    assert row["nemenyi_cd"] == pytest.approx(1.483231188, rel=1e-6)
     assert row["tiers"] == "a: docker, lxd, native; b: docker, lxc, native"
 
 
@@ -111,7 +101,6 @@ def test_a_single_system_or_block_is_no_comparison() -> None:
     ):
         row = omnibus(table_of(values)).iloc[0]
         assert np.isnan(row["iman_davenport_p"])
-        assert np.isnan(row["nemenyi_cd"])
         assert np.isnan(row["p_adjusted"])
     empty = table_of({"native": [None, None]})
     assert omnibus(empty).empty
@@ -125,11 +114,11 @@ def test_interaction_is_the_repeated_measures_test() -> None:
     change = values[1] - values[0]
     cells = [(level, b, change[level, b]) for level, b in np.ndindex(change.shape)]
     long = pd.DataFrame(cells, columns=["level", "block", "y"])
-    expected = pingouin.rm_anova(long, dv="y", within="level", subject="block", correction=True).iloc[0]
+    expected = pingouin.rm_anova(long, dv="y", within="level", subject="block").iloc[0]
     assert found.statistic == pytest.approx(expected["F"])
-    assert found.p_conservative == pytest.approx(expected["p_GG_corr"], abs=1e-6)
-    assert found.epsilon == pytest.approx(pingouin.epsilon(pd.DataFrame(change.T), correction="hf"))
-    assert found.p == pytest.approx(stats.f.sf(found.statistic, 3 * found.epsilon, 33 * found.epsilon))
+    epsilon = pingouin.epsilon(pd.DataFrame(change.T), correction="hf")
+    assert (found.df1, found.df2) == pytest.approx((3 * epsilon, 33 * epsilon))
+    assert found.p == pytest.approx(stats.f.sf(found.statistic, found.df1, found.df2))
     three = rng.normal(size=(3, 4, 12))
     cells = [(s, level, b, three[s, level, b]) for s, level, b in np.ndindex(three.shape)]
     long = pd.DataFrame(cells, columns=["system", "level", "block", "y"])
@@ -204,23 +193,6 @@ def test_a_system_that_never_ran_has_no_interaction_and_without_a_baseline_there
 RNG = np.random.default_rng(65)
 
 
-def test_page_by_hand() -> None:
-    # L is the sum over levels of level times rank sum; 3 blocks in order: 3 (1 + 4 + 9)
-    assert page(np.array([[1.0, 5, 2], [2.0, 6, 4], [3.0, 7, 9]])).statistic == 42
-    # one of the 6^3 arrangements reaches the maximum
-    assert page(np.array([[1.0, 5, 2], [2.0, 6, 4], [3.0, 7, 9]])).p == pytest.approx(1 / 6**3)
-
-
-def test_page_finds_a_rise_and_not_a_fall_and_cells_are_told_apart() -> None:
-    rising = np.arange(4.0)[:, None] + RNG.normal(0, 1, (4, 10)) + 100 * RNG.normal(size=10)
-    stack = page(np.stack([rising, rising[::-1], np.ones((4, 10))]))
-    assert stack.p[0] < 0.001 < 0.99 < stack.p[1]
-    assert np.isnan(stack.p[2])
-    assert np.isnan(stack.statistic[2])
-    assert stack.p[0] == page(rising).p
-    assert page(np.exp(rising / 1000)).p == page(rising).p  # ranks only
-
-
 def test_slope_is_that_of_a_regression_in_each_block() -> None:
     at = np.array([1.0, 2, 4, 8])
     x = np.exp(0.03 * at[:, None] + RNG.normal(0, 0.02, (4, 9)) + RNG.normal(0, 1, 9))
@@ -231,12 +203,11 @@ def test_slope_is_that_of_a_regression_in_each_block() -> None:
     assert found.interval[:2] == pytest.approx(tuple(known.confidence_interval()), rel=1e-9)
 
 
-def test_page_and_slope_need_levels_that_differ_and_values_that_have_a_logarithm() -> None:
+def test_a_slope_needs_levels_that_differ_and_values_that_have_a_logarithm() -> None:
     at = np.array([1.0, 2, 3])
     x = np.array([[1.0, 2, 3], [2.0, 3, 4], [3.0, 5, 4]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert np.isnan(page(np.ones((2, 5))).p)
         # the last one: every block has the same slope
         for bad, where in ((x, np.ones(3)), (x - 1, at), (x[:, :1], at), (2.0 ** np.tile(at[:, None], 5), at)):
             assert np.isnan(log_slope(bad, where).p)
@@ -270,12 +241,7 @@ def test_trends_of_a_table() -> None:
         own = table[table["system"] == name].sort_values(["level", "block"])
         x, at = own["value"].to_numpy().reshape(4, 8), np.log([1.0, 2, 4, 8])
         assert (row["power"], row["p"]) == pytest.approx((log_slope(x, at).estimate, log_slope(x, at).p))
-    assert found["page_l"].notna().all()
-    assert by_system.loc["native", "page_p"] == pytest.approx(2 * page(np.tile(np.arange(4.0)[:, None], 8)).p)
-    assert by_system.loc["lxc", "page_p"] > 0.01
     assert found["p_adjusted"].to_numpy() == pytest.approx(holm(found["p"]))
-    falling = trends(sweep({"native": -1.0})).iloc[0]
-    assert falling["page_p"] == by_system.loc["native", "page_p"]  # either direction
 
 
 def test_trends_take_complete_blocks_and_deployments() -> None:
@@ -291,11 +257,9 @@ def test_a_system_that_ran_some_levels_and_levels_that_are_none() -> None:
     lose(table, (table["system"] == "docker") & (table["level"] > 2), "failed")
     found = trends(table).set_index("system")
     assert found["levels"].to_dict() == {"docker": 2, "native": 4}
-    assert np.isnan(found.loc["docker", "page_p"])  # two levels are a contrast, not a trend
     assert found.loc["docker", "p"] < 0.01
     zero = trends(sweep({"native": 0.0}, levels=(0, 1, 2))).iloc[0]
     assert np.isnan(zero["power"])
-    assert np.isfinite(zero["page_p"])
     for none in (table_of({"native": [1.0, 2]}), sweep({"native": 1.0}, levels=(4,)), table_of({"native": [None]})):
         assert trends(none).empty
 

@@ -110,35 +110,6 @@ def test_signed_rank_without_ties_is_scipys(n: int) -> None:
     assert found.statistic == pytest.approx(expected.statistic)
 
 
-@given(WHOLE)
-def test_sign_flip_counts_every_pattern(differences: list[int]) -> None:
-    d = np.array(differences, float)
-    found = pairwise.sign_flip(d, np.zeros_like(d))
-    assert found.statistic == pytest.approx(d.mean())
-    if not d.any():
-        assert np.isnan(found.p)
-        return
-    expected = np.mean(np.abs(flips(d).sum(axis=1)) >= abs(d.sum()) - 1e-9)
-    assert found.p == pytest.approx(expected)
-    assert pairwise.sign_flip(0.1 * d + 1000, np.full_like(d, 1000)).p == pytest.approx(expected)
-
-
-def test_sign_flip_meets_in_the_middle_and_draws_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, y = np.random.default_rng(5).normal(size=(2, pairwise.EXACT_FLIPS + 1)) + np.array([[0.45], [0]])
-    exact = pairwise.sign_flip(x[1:], y[1:]).p
-    monkeypatch.setattr("infrabench.stats.pairwise.EXACT_FLIPS", pairwise.EXACT_FLIPS - 1)
-    drawn = pairwise.sign_flip(x[1:], y[1:]).p
-    assert drawn == pytest.approx(exact, abs=4 * np.sqrt(exact / pairwise.DRAWN_FLIPS))
-    assert drawn != exact
-    assert pairwise.sign_flip(x, y).p == pairwise.sign_flip(x, y).p  # the seed is fixed
-    assert pairwise.sign_flip(x + 100, y).p == pytest.approx(1 / (pairwise.DRAWN_FLIPS + 1))  # a drawn p is never 0
-    whole = np.round(x[:24], 1), np.round(y[:24], 1)
-    by_scipy = stats.permutation_test(
-        (whole[0] - whole[1],), np.mean, permutation_type="samples", n_resamples=20_000, rng=1
-    )
-    assert pairwise.sign_flip(*whole).p == pytest.approx(by_scipy.pvalue, abs=0.02)
-
-
 @pytest.mark.parametrize("n", [1_000, 1_100])
 def test_signed_rank_of_more_pairs_than_powers_of_two_have_room_for(n: int) -> None:
     rng = np.random.default_rng(n)

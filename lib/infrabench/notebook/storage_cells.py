@@ -1,19 +1,30 @@
-"""What trials answer with yes or no: matrices of counts, and what they say, in sentences.
+"""What the storage notebook shows beside means: counts of answers, in matrices and sentences, and the course of trials.
 
-Answers are counted, not averaged: a hash is equal or it is not, and there is no interval of that.
+Answers are counted, not averaged: a hash is equal or it is not, and there is no interval of that. A workload whose
+trials have a course says how it is read from their raw output (``timeline(capture)``); metrics are one number of it
+each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
+from types import MappingProxyType
+from typing import Any
 
 import pandas as pd
 
-from infrabench.analysis import tables
-from infrabench.analysis.results import Results, Shown, absent, kept, listed, paragraph
+from infrabench import registry
+from infrabench.analysis import figures, tables
+from infrabench.analysis.results import Results, Shown, absent, base, kept, listed, paragraph
+from infrabench.analysis.session_data import Session
 from infrabench.analysis.tables import Question, notation
-from infrabench.core import unknown_name
+from infrabench.core import DesignError, unknown_name
+from infrabench.experiment.execution.reparse import capture
+from infrabench.experiment.provenance import labels
+from infrabench.ledger.records import read_trials
+from infrabench.notebook.session_figures import show_figure
 
 FILES, REQUESTS = "integrity", "fio-4k"
 QUESTIONS: Mapping[str, tuple[Question, ...]] = {
@@ -38,6 +49,11 @@ WRONG, LOST, LESS, SAME = (
     "every file came back as it was written",
 )
 UNSTEADY = 0.10  # share of trials that were not steady beyond which all were too short
+
+SAMPLES = ("session", "trial", "block", "deployment", "system", "scenario", "series", "at_s", "value", "unit")
+EVENTS = (*SAMPLES[:6], "event", "at_s")
+# By workload: the event at 0, the same as a sentence, and the others that are marked.
+COURSES = MappingProxyType({"rebuild": ("replaced", "the disk was replaced", ("lost", "noticed", "clean"))})
 
 
 def matrix(found: Results, workload: str = FILES) -> Shown:
@@ -92,6 +108,64 @@ def settled(found: Results) -> Shown:
     return listed(lines + _not_run(found))
 
 
+def courses(session: Session, workload: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return samples and events of every valid trial of a workload: columns `SAMPLES` and `EVENTS`, one row each.
+
+    Times are seconds after the event at 0. Raises `ParseError` where raw output does not say what it should, and
+    `DesignError` for a workload whose trials have no course.
+    """
+    module: Any = registry.workload(workload)
+    if not hasattr(module, "timeline"):
+        raise DesignError(f"trials of {workload} have no course; those of {', '.join(COURSES)} have")
+    names, rows = labels.of(session.folder), session.table
+    valid = set(rows.loc[(rows["workload"] == workload) & (rows["state"] == "ok"), "trial"])
+    samples: list[tuple[Any, ...]] = []
+    events: list[tuple[Any, ...]] = []
+    for record in read_trials(session.folder):
+        trial = record.trial
+        if trial.id in valid:
+            seen = module.timeline(capture(session.folder, record))
+            system = names.get(trial.system, trial.system)
+            key = (session.folder.name, trial.id, trial.block, trial.deployment, system, trial.scenario)
+            samples += [(*key, each.series, each.at_s, each.value, each.unit) for each in seen.samples]
+            events += [(*key, name, at_s) for name, at_s in seen.events.items()]
+    return pd.DataFrame(samples, columns=list(SAMPLES)), pd.DataFrame(events, columns=list(EVENTS))
+
+
+def timeline(found: Results, session: Session, workload: str, scenarios: Sequence[str] = ()) -> Shown:
+    """Return the courses of a workload's trials as a figure with its caption; written as PDF, SVG, PNG and side-car.
+
+    `scenarios`: those to draw, side by side; all by default. Those that the session does not have are left out.
+    """
+    if nothing := _nothing(found, workload):
+        return nothing
+    samples, events = courses(session, workload)
+    order = list(dict.fromkeys(found.estimates.loc[found.estimates["workload"] == workload, "scenario"]))
+    wanted = [name for name in order if not scenarios or name in scenarios]
+    samples, events = (
+        each[each["scenario"].isin(wanted)].sort_values(
+            "scenario", key=lambda names: names.map(wanted.index), kind="stable"
+        )
+        for each in (samples, events)
+    )
+    if samples.empty:
+        return paragraph(f"{workload}: {', '.join(scenarios)}: no valid trial in this session.")
+    zero, origin, shown = COURSES[workload]
+    draw = partial(
+        figures.timeline, samples, events, workload=workload, zero=zero, origin=origin, shown=shown,
+        systems=found.systems,
+    )  # fmt: skip
+    ran = [name for name in found.systems if name not in found.data["not_run"]]
+    without = [f"{name}: no valid trial." for name in ran if name not in set(samples["system"])]
+    note = " ".join(filter(None, [*_not_run(found), *without, base(found)]))
+    parameters = {
+        "kind": "timeline", "workload": workload, "scenarios": wanted, "study": found.data["study"],
+        "profile": found.data["profile"], "seed": found.data["seed"], "systems": found.systems,
+    }  # fmt: skip
+    name = f"timeline-{workload}" + ("" if wanted == order else f"-{'-'.join(wanted)}".replace(" ", "-"))
+    return show_figure(draw, found.folder / "figures" / found.name, name, samples, parameters, note)
+
+
 def _count_tried(found: Results, workload: str) -> pd.Series:
     """Return how many trials of a workload were planned and tried, by scenario and system; a repeat is no other one."""
     rows = found.table[(found.table["workload"] == workload) & (found.table["state"] != "discarded")]
@@ -105,10 +179,8 @@ def _not_run(found: Results) -> list[str]:
 
 def _nothing(found: Results, workload: str) -> Shown | None:
     """Return that a workload was not run, or that no trial of it is valid; None where one is."""
-    rows = found.table[found.table["workload"] == workload]
-    if rows["value"].notna().any():
-        return None
-    return absent(found, workload) if rows.empty else paragraph(f"{workload}: there is no valid trial in this session.")
+    values = found.table.loc[found.table["workload"] == workload, "value"]
+    return None if values.notna().any() else absent(found, workload)
 
 
 def _scenarios(found: Results, workload: str) -> list[str]:
