@@ -22,6 +22,9 @@ from infrabench.machines.hosts import host as hosts
 from infrabench.machines.hosts import ssh_channel
 from infrabench.machines.hosts.host import LocalHost, SSHHost
 from infrabench.machines.hosts.ssh_channel import FOLDER, forward_socket
+from infrabench_selfcheck import overhead
+from tests.support.fakes import SCRIPTS, MemoryHost
+from tests.unit.test_memory_host import said
 
 
 @pytest.fixture
@@ -44,6 +47,21 @@ def test_a_hanging_command_is_killed_with_its_children(host: LocalHost, tmp_path
     assert (result.timed_out, result.status) == (True, None)
     assert time.monotonic() - begin < 5
     assert wait.until(lambda: not Path(f"/proc/{pid_file.read_text().strip()}").exists(), 2.0, 0.02)
+
+
+@pytest.mark.parametrize(("inside_s", "outside_s"), [(0.1, 30.0), (30.0, 0.1), (None, 0.1)])
+def test_a_command_that_hangs_ends_as_on_this_machine(inside_s: float | None, outside_s: float) -> None:
+    argv = ("sh", "-c", SCRIPTS["hang"], "sh", "2.5")
+    limited = argv if inside_s is None else ("timeout", "-k", "5", f"{inside_s:g}", *argv)
+    real, fake = (host.run(limited, timeout_s=outside_s) for host in (LocalHost("here"), MemoryHost("here")))
+    assert (said(real), real.argv) == (said(fake), fake.argv)
+    assert real.duration_s >= fake.duration_s == 0.1
+    assert said(Target("server", MemoryHost("here")).run(argv, timeout_s=0.1)) == (None, b"", b"", True, False)
+
+
+def test_another_tool_that_hangs_is_an_error():
+    with pytest.raises(SiteError, match=r"sleep did not end within 0\.2 s"):
+        overhead.run_timed(("sleep", "20"), limit_s=0.2)
 
 
 def test_a_target_keeps_the_limit_inside_too_and_raises_with_what_was_said(host: LocalHost) -> None:
