@@ -50,7 +50,7 @@ def test_a_hanging_command_is_killed_with_its_children(host: LocalHost, tmp_path
 
 
 @pytest.mark.parametrize(("inside_s", "outside_s"), [(0.1, 30.0), (30.0, 0.1), (None, 0.1)])
-def test_a_command_that_hangs_ends_as_on_this_machine(inside_s: float | None, outside_s: float) -> None:
+def test_a_host_in_memory_ends_what_hangs_as_this_machine_does(inside_s: float | None, outside_s: float) -> None:
     argv = ("sh", "-c", SCRIPTS["hang"], "sh", "2.5")
     limited = argv if inside_s is None else ("timeout", "-k", "5", f"{inside_s:g}", *argv)
     real, fake = (host.run(limited, timeout_s=outside_s) for host in (LocalHost("here"), MemoryHost("here")))
@@ -59,7 +59,7 @@ def test_a_command_that_hangs_ends_as_on_this_machine(inside_s: float | None, ou
     assert said(Target("server", MemoryHost("here")).run(argv, timeout_s=0.1)) == (None, b"", b"", True, False)
 
 
-def test_another_tool_that_hangs_is_an_error():
+def test_another_tool_that_hangs_is_an_error() -> None:
     with pytest.raises(SiteError, match=r"sleep did not end within 0\.2 s"):
         overhead.run_timed(("sleep", "20"), limit_s=0.2)
 
