@@ -13,8 +13,8 @@ from infrabench.analysis.published.printed_numbers import ENGINES, numbers
 from infrabench.analysis.published.score import composite, order, orders, versions
 from infrabench.core import SchemaError
 
-# finding, name, value to the digits given (absolute tolerance: half of the last). What sentences show to the digits that
-# matter is held by data/published/findings.json.
+# finding, name, value to the digits given (absolute tolerance: half of the last): what no sentence shows with them.
+# What sentences show is held by data/published/findings.json.
 BY_HAND = [
     ("A2", {"least": "15", "most": "28"}),
     ("A4", {"score": "0.8354"}),
