@@ -138,3 +138,8 @@ def test_a_file_that_is_no_notebook_is_refused(tmp_path):
 )
 def test_values_are_json_or_text(text, value):
     assert headless.value(text) == value
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "9" * 10_000, '{"a":', ""], ids=["deep", "long", "half", "none"])
+def test_what_is_no_json_that_can_be_read_is_text(text):
+    assert headless.value(text) == text

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.campaigns import link_programs
 from tests.support.guides import EVERY
 from tests.support.places import PACKAGES, ROOT
 
@@ -50,16 +51,10 @@ def _apart() -> list[str]:
 
 @pytest.mark.parametrize("page", sorted({command.page for command in EVERY if command.runs}))
 def test_commands_run_as_they_stand_on_the_page(page: str, checkout: Path, tmp_path: Path) -> None:
-    # Without mmdebstrap: no image is made for it.
-    (tmp_path / "bin").mkdir()
-    for place in os.environ["PATH"].split(os.pathsep):
-        for program in Path(place).glob("*"):
-            link = tmp_path / "bin" / program.name
-            if program.name != "mmdebstrap" and not link.is_symlink():
-                link.symlink_to(program)
+    programs = link_programs(tmp_path / "bin", "mmdebstrap")  # no image is made for it
     env = {
         key: value for key, value in os.environ.items() if not key.startswith("INFRABENCH_") or key == "INFRABENCH_KATA"
-    } | {"PATH": str(tmp_path / "bin"), "INFRABENCH_STATE": str(tmp_path / "state")}  # fmt: skip
+    } | {"PATH": str(programs), "INFRABENCH_STATE": str(tmp_path / "state")}  # fmt: skip
     printed: list[str] = []
     for command in (each for each in EVERY if each.runs and each.page == page):
         argv = [*_apart(), "bash", "-euc", command.line]

@@ -1,18 +1,17 @@
-"""The notebooks on other sessions: a part of a recorded one, systems that did not run or are emulated, several sites.
+"""The notebooks on other sessions: a part of a recorded one, systems that did not run or are emulated.
 
 What they say is made by functions that the gate tests; here they are executed, with every figure written.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import analysis_fixtures, cells, runtimes_fixtures, storage_fixtures
+from tests.support import cells, runtimes_fixtures, storage_fixtures
 from tests.support.places import ROOT
 
 
@@ -101,28 +100,3 @@ def test_the_storage_notebook_tells_which_engine_ran_and_what_did_not(
         assert not [each for each in tables if re.search(r"\bzfs\b(?! \(user space\)|-vm \(emulated\)|[,:])", each)]
     assert (tmp_path / "figures/storage/timeline-rebuild.pdf").is_file()
     assert len(list((tmp_path / "figures/storage").glob("*.pdf"))) >= 7
-
-
-def test_the_analysis_over_sites_calls_two_sessions_of_one_lab_one_machine(tmp_path: Path) -> None:
-    given = {"out": str(tmp_path), "campaign": None, "sessions": ["lab-quick-2026-11-aa", "lab-quick-2026-11-aa-2"]}
-    text = "\n".join(cells.shown(ROOT / "notebooks/sites.ipynb", given))
-    assert text.count("One machine measured as lab-quick-2026-11-aa and lab-quick-2026-11-aa-2") > 3
-    assert "two sites: no mean over sites" in text
-    assert "mean of sites" not in text
-    assert len(list((tmp_path / "figures/sites-containers").glob("*.pdf"))) == 6
-
-
-def test_the_analysis_over_the_sites_of_a_campaign_tells_who_is_missing(tmp_path: Path) -> None:
-    sites = {name: analysis_fixtures.write_session(tmp_path / name, seed=i) for i, name in enumerate(("a", "b", "c"))}
-    entries = [
-        {"site": name, "study": "containers", "session": str(path), "state": "complete", "reason": None}
-        for name, path in sites.items()
-    ]
-    lost = {"site": "d", "study": "containers", "session": None, "state": "failed", "reason": "no route to it"}
-    file = tmp_path / "campaign.json"
-    file.write_text(json.dumps({"name": "racks", "sessions": [*entries, lost]}))
-    given = {"out": str(tmp_path), "campaign": str(file)}
-    text = "\n".join(cells.shown(ROOT / "notebooks/sites.ipynb", given))
-    for told in ("Missing: d: failed: no route to it", "a new site", "mean of sites 95 % CI", "over 3 sites", "3 of 4"):
-        assert told in text
-    assert len(list((tmp_path / "figures/racks-containers").glob("*.pdf"))) >= 4

@@ -18,10 +18,8 @@ from infrabench import registry
 from infrabench.core import Measurement, Profile, Trial, TrialRecord
 from infrabench.experiment.execution import runner
 from infrabench.experiment.execution.trial import Finished
-from infrabench.ledger.session_folder import SessionFolder
 from tests.support.fakes import PLUGINS, run_session
 from tests.support.storm import size
-from tests.unit import test_ledger
 
 
 def make_record(trial: Trial) -> TrialRecord:
@@ -87,14 +85,3 @@ def test_the_last_trial_of_a_long_session_costs_what_the_tenth_did(
     assert last < 2 * tenth, costs
     assert costs["after resuming"] < 2 * tenth, costs
     assert resumed < 2 * whole, costs
-
-
-def test_a_null_trial_is_stored_within_milliseconds(tmp_path: Path) -> None:
-    plan = tuple(test_ledger.trial(number) for number in range(60))
-    times = []
-    with SessionFolder(tmp_path / "s").opened(test_ledger.SESSION, plan) as stored:
-        for number in range(60):
-            begin = time.perf_counter()
-            stored.append_trial(test_ledger.record(number), {"monitor-here.jsonl": b"x" * 3000})
-            times.append(time.perf_counter() - begin)
-    assert statistics.median(times) < 0.05  # 0.6 ms on a quick disk; a slow one is no mistake of the ledger

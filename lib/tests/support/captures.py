@@ -1,9 +1,8 @@
 """Captured outputs of real tools: ``data/WORKLOAD/CASE/`` with ``case.json`` and one file for each stream of a step.
 
 ``case.json``: tool (its version), params, steps (argv, status, duration_s), expect (measurements, or an error's words).
-A case with ``derived_from`` was made from another one by cutting, emptying or overwriting the measuring step's output,
-or by writing into it what the tool says where more went wrong than here (``web/errors``), where threads count on
-(``iperf3/tcp-3.18-more-at-end``), or on a terminal (``fio/terminal``).
+A case with ``derived_from`` was made from another one by writing into it what the tool says where more went wrong than
+here (``web/errors``), where threads count on (``iperf3/tcp-3.18-more-at-end``), or on a terminal (``fio/terminal``).
 """
 
 from __future__ import annotations

@@ -1,15 +1,10 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
-import multiprocessing
 import os
-import shutil
 import subprocess
 import tarfile
-import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -137,15 +132,6 @@ def test_a_session_says_whether_somebody_writes_to_it(folder, tmp_path):
         assert ledger.is_being_written(folder)
     assert not ledger.is_being_written(folder)
     assert not ledger.is_being_written(tmp_path / "nothing")
-
-
-def test_who_only_asks_refuses_no_writer_and_who_stays_does(folder):
-    descriptor = os.open(folder, os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
-    with pytest.raises(LedgerError, match="is being written by another run"):
-        reopened(folder)
-    threading.Timer(ledger.GLANCE_S / 4, os.close, [descriptor]).start()
-    assert reopened(folder)
 
 
 def test_a_packed_session_tells_what_it_is_without_being_unpacked(folder, tmp_path):
@@ -388,36 +374,6 @@ def test_a_damaged_archive_or_another_session_of_that_name_is_refused(folder, tm
     (folder / "plan.jsonl").write_text("")
     with pytest.raises(LedgerError, match="damaged and is not packed"):
         archive.pack(folder, tmp_path / "x.tar.xz")
-
-
-def _unpack(packed, destination, begin, answers):
-    begin.wait(60)
-    try:
-        answers.put(str(archive.unpack(packed, destination)))
-    except LedgerError as error:
-        answers.put(f"failed: {error}")
-
-
-def test_processes_that_open_one_archive_at_once_all_have_it(folder, tmp_path, monkeypatch):
-    packed = archive.pack(folder, tmp_path / "one.tar.xz")
-    copy = shutil.copyfileobj
-
-    def slowly(source, target):
-        time.sleep(0.02)
-        return copy(source, target)
-
-    monkeypatch.setattr(shutil, "copyfileobj", slowly)  # so that they are inside together; children are forks
-    fork = multiprocessing.get_context("fork")
-    begin, answers = fork.Event(), fork.Queue()
-    every = [fork.Process(target=_unpack, args=(packed, tmp_path / "there", begin, answers)) for _ in range(4)]
-    for each in every:
-        each.start()
-    begin.set()
-    assert [answers.get(timeout=60) for _ in every] == [str(tmp_path / "there/one")] * len(every)
-    for each in every:
-        each.join(60)
-    assert records.verify(tmp_path / "there/one") == []
-    assert [path.name for path in (tmp_path / "there").iterdir()] == ["one"]
 
 
 def test_of_two_that_pack_into_one_archive_each_writes_it_whole(folder, tmp_path, monkeypatch):

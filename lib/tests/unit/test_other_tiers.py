@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -38,9 +39,10 @@ def resolve(full: str) -> Any:
 def modules(tree: ast.AST) -> Iterator[tuple[str, str, Any]]:
     """Yield what a file imports of ours: how it is called there, its full name, and what it is."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(OURS):
-            for each in node.names:
-                yield each.asname or each.name, f"{node.module}.{each.name}", find(node.module or "", each.name)
+        if isinstance(node, ast.ImportFrom):
+            module = re.sub(r"^node\b", "infrabench_platforms.stores.node", node.module or "")  # as nodes have it
+            for each in node.names if module.startswith(OURS) else ():
+                yield each.asname or each.name, f"{module}.{each.name}", find(module, each.name)
 
 
 def uses(tree: ast.AST, known: dict[str, ModuleType]) -> Iterator[tuple[str, str]]:
@@ -85,8 +87,10 @@ def test_a_name_that_is_gone_is_found(tmp_path: Path) -> None:
     path = tmp_path / "test_x.py"
     path.write_text(
         "from infrabench.core import Case, Gone\nfrom infrabench.experiment.execution import runner\n"
+        "from node.config import Config, Moved\n"
         "runner.Ready, runner.gone\nmonkeypatch.setattr(runner, 'lost', 1)\n"
         "monkeypatch.setattr('infrabench.experiment.execution.runner.away', 1)\n"
     )
     gone = {"infrabench.core.Gone", "runner.gone", "runner.lost", "infrabench.experiment.execution.runner.away"}
+    gone |= {"infrabench_platforms.stores.node.config.Moved"}
     assert {*missing(path)} == gone

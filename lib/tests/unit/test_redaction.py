@@ -47,6 +47,7 @@ PRIVATE = {
             b"client client 2001:db8::70 client:22",
         ),
         (b"[2001:DB8:0:0:0:0:0:7]:22 ::ffff:192.0.2.1 ::ffff:c000:201", b"[client]:22 ::ffff:server server"),
+        (b"0000:0000:0000:0000:0000:ffff:c000:0201", b"server"),
         (b"ip-192-0-2-1.cloud.example ip-192-0-2-11", b"ip-server.cloud.example ip-192-0-2-11"),
         (b"1.2.0.192.in-addr.arpa 11.2.0.192.in-addr.arpa", b"server 11.2.0.192.in-addr.arpa"),
         (
@@ -205,10 +206,13 @@ def test_no_form_of_an_address_is_kept(
         assert kept == f"{before}server{after} end"
 
 
-@given(st.ip_addresses(v=6), st.integers(0, 3), st.booleans(), st.sampled_from(["", "[", "inet6 ", "eth0: ", '"']))
+@given(st.ip_addresses(v=6), st.integers(0, 5), st.booleans(), st.sampled_from(["", "[", "inet6 ", "eth0: ", '"']))
 def test_no_form_of_a_long_address_is_kept(address: IPv6Address, form: int, upper: bool, before: str) -> None:
     dotted = f"{address.exploded[:29]}:{IPv4Address(address.packed[12:])}"
-    name = (str(address), address.exploded, dotted, address.exploded.replace(":", "-"))[form]
+    name = (
+        str(address), address.exploded, dotted, address.exploded.replace(":", "-"), address.reverse_pointer,
+        address.packed.hex(),
+    )[form]  # fmt: skip
     name = name.upper() if upper else name
     kept = redaction.text(f"{before}{name} end", {str(address): "server"})
     if str(address) not in redaction.LOOPBACK:

@@ -12,9 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from functools import reduce
-from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -105,32 +103,6 @@ def test_a_second_run_is_refused_and_touches_nothing_of_the_first(tmp_path: Path
     assert len(records.recorded(folder)) == 6 * RUNS
     assert alive(mark) == []
     assert [path.name for path in folder.parent.iterdir()] == ["s"]
-
-
-def test_two_that_begin_at_once_are_one_and_a_refusal(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    for number in range(size(2, 20)):
-        folder, told, start = tmp_path / f"runs/s{number}", context.Queue(), context.Event()
-
-        def body(folder: Path = folder, told: Any = told, start: Any = start) -> None:
-            start.wait(20)
-            try:
-                run(folder)
-                told.put("done")
-            except LedgerError as error:
-                told.put(str(error))
-
-        children = [context.Process(target=body) for _ in range(2)]
-        for child in children:
-            child.start()
-        start.set()
-        said = sorted(told.get(timeout=60) for _ in children)
-        for child in children:
-            child.join()
-        assert "done" in said
-        assert said == ["done", "done"] or "another run" in "".join(said)  # the second may come after the first
-        assert len(records.recorded(folder)) == 6
-        assert records.verify(folder) == []
 
 
 def test_a_claim_of_what_never_began_leaves_nothing(tmp_path: Path) -> None:
@@ -225,21 +197,6 @@ def test_a_damaged_file_is_named_and_never_gives_a_number(tmp_path: Path, note: 
     assert records.verify(folder) == []
     told = f"{outcomes['refused']} tables refused, {outcomes['same table']} the same; all named by verify"
     note("damaged ledger", outcomes.total(), told)
-
-
-def test_a_damaged_record_with_right_sums_is_refused_by_what_it_says(tmp_path: Path) -> None:
-    """As a broken writer would leave it: sums are right, contents are not."""
-    folder, rng = run(tmp_path / "runs/s"), random.Random(SEED)
-    one = folder / "trials" / sorted(records.recorded(folder))[0]
-    whole, sums = (one / "trial.json").read_bytes(), (one / "SHA256SUMS").read_text()
-    for _ in range(size(150, 4000)):
-        data = rng.choice((mutations.other_type, mutations.lose_part, mutations.word))(whole, rng)
-        (one / "trial.json").write_bytes(data)
-        (one / "SHA256SUMS").write_text(sums.replace(sha256(whole).hexdigest(), sha256(data).hexdigest()))
-        for read in (tidy, records.read_trials):
-            with suppress(InfrabenchError):
-                read(folder)
-        records.verify(folder)
 
 
 # What a session says of itself that does not follow from what it was asked for, and that no estimate is made of.

@@ -23,7 +23,7 @@ from infrabench.ledger import catalogue
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.sites.site import name_and_kind, read_file
 from infrabench.notebook import api
-from infrabench.notebook.headless import execute, value
+from infrabench.notebook.headless import execute
 from tests.support.campaigns import write_notebook
 from tests.support.fakes import PLUGINS
 from tests.support.storm import SEED, Memory, Note, size
@@ -254,11 +254,6 @@ def test_words_reach_a_program_as_they_are(canary: Path) -> None:
         elif isinstance(bad, str):
             assert not LocalHost().run(("printf", "%s", bad), timeout_s=10).ok  # and is no error of Python's
     assert not canary.exists()
-
-
-@pytest.mark.parametrize("text", ["[" * 100_000, "9" * 10_000, "NaN", '{"a":', "\ud800", ""])
-def test_a_parameter_that_is_typed(text: str) -> None:
-    value(text)
 
 
 def test_a_notebook_takes_hostile_values_as_text(tmp_path: Path, canary: Path) -> None:

@@ -66,6 +66,7 @@ def test_anything_else_by_its_name_is_replaced(cache: Path, source: Path, change
     assert _upload(source) == ["Copying the guest image to server"]
     assert (cache / NAME).read_bytes() == b"an image"
     assert not (cache / NAME).is_symlink()
+    assert (cache / NAME).stat().st_mode & 0o022 == 0
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -261,17 +260,3 @@ def test_lines_of_a_terminal_are_read_as_those_of_the_tool() -> None:
 
     check_each(check, GOOD, label)
     assert len(cases) > 300
-
-
-def test_output_of_which_some_lines_are_of_a_terminal_is_refused() -> None:
-    capture = captured("sysbench-cpu")
-    mixed = re.sub(rb"\n", b"\r\n", capture["sysbench"].stdout, count=3)
-    said = refused("sysbench-cpu", with_stdout(capture, "sysbench", mixed))
-    assert "3 of 31 lines end as on a terminal (CRLF), the others do not" in said
-
-
-def test_ib_pods_was_given_what_it_says() -> None:
-    capture = captured("pods-sysbench-cpu")
-    argv = tuple("--cpu-max-prime=9" if part.startswith("--cpu-max-prime") else part for part in capture["run"].argv)
-    given = Capture({**capture.steps, "run": replace(capture["run"], argv=argv)}, capture.params)
-    assert "command must be ['sysbench', 'cpu'" in refused("pods-sysbench-cpu", given)

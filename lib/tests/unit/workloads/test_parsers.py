@@ -68,8 +68,8 @@ def test_a_damaged_output_is_refused_or_has_the_same_metrics(folder: Path, damag
     assert damage or found == list(parse(capture))
 
 
-def test_output_twice_is_refused() -> None:
-    """Two runs in one capture have no one answer."""
+def test_output_twice_and_output_without_numbers_are_refused() -> None:
+    """Two runs in one capture have no one answer; silence and noise have none."""
 
     def check(folder: Path) -> list[str]:
         capture, _ = read(folder)
@@ -78,11 +78,12 @@ def test_output_twice_is_refused() -> None:
         assert measured or name == "null"
         faults = []
         for step in measured:
-            try:
-                registry.workload(name).parse(with_stdout(capture, step, 2 * capture[step].stdout))
-            except ParseError:
-                continue
-            faults.append(f"{step} is taken twice")
+            for other in (2 * capture[step].stdout, b"", b"\0\xff no numbers here\n"):
+                try:
+                    registry.workload(name).parse(with_stdout(capture, step, other))
+                except ParseError:
+                    continue
+                faults.append(f"{step} is read with {other[:30]!r}")
         return faults
 
     check_each(check, GOOD, label)

@@ -436,11 +436,6 @@ def test_a_rate_that_contradicts_its_own_count_is_refused() -> None:
 # ------------------------------------------------------------------------------------------------------------ rebuild
 
 
-def test_another_disk_than_asked_for_is_refused() -> None:
-    other = "0" if json.loads(captured("rebuild")["rebuild"].stdout)["disk"] else "1"
-    assert "the disk must be" in refused("rebuild", captured("rebuild", disk=other))
-
-
 def test_the_end_is_after_the_last_state_that_was_not_clean() -> None:
     capture = captured("rebuild")
     told = json.loads(capture["rebuild"].stdout)
