@@ -43,12 +43,13 @@ def write(planned: Plan) -> Path:
 
 
 def read_alone(campaign: str) -> frozenset[str] | None:
-    """Return the sites that are measured alone, as the ``campaign.json`` of a campaign says; None where there is none.
+    """Return the sites that are measured alone, as the ``campaign.json`` of a campaign says; None where none says it.
 
     A start found them by its executor, and by asking the sites.
     """
     path = engine.folder(campaign) / FILE
-    return frozenset(json.loads(path.read_text())["alone"]) if path.is_file() else None
+    alone = json.loads(path.read_text()).get("alone") if path.is_file() else None
+    return None if alone is None else frozenset(alone)
 
 
 def lines(path: Path) -> Iterator[str]:
