@@ -251,7 +251,10 @@ def measure_effects(pairs: Pairs) -> dict[str, Any]:
 
     Nothing is tested where both systems repeat one value.
     """
-    x, y, n = pairs.x, pairs.y, pairs.x.shape[-1]
+    # sorted, the pairs say the same to the last digit however the blocks are numbered
+    order = np.lexsort((pairs.y, pairs.x), axis=-1)
+    x, y = (np.take_along_axis(each, order, axis=-1) for each in (pairs.x, pairs.y))
+    n = x.shape[-1]
     row = pairwise.paired_log_ratio(x, y).columns("log_ratio", "log") | intervals.hodges_lehmann(x - y).columns("shift")
     row |= {"p_signed_rank": np.where(same(x) & same(y), NAN, pairwise.signed_rank(x, y).p)}
     # above: pairs in which the system has the higher value; below: those in which it has the lower one
