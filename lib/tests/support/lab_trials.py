@@ -35,6 +35,6 @@ def run_trial(site: Site, deployment: Deployment, workload: str, **params: Any) 
 
 def values(record: TrialRecord) -> dict[str, float]:
     """Return what a trial measured, by metric; it has to have been carried out, and to have left nothing."""
-    assert (record.state, record.reason) == ("ok", "")
+    assert (record.state, record.reason) == ("ok", ""), f"{record.state}: {record.reason}"
     assert not record.conditions.get("cleanup_failed"), record.conditions
     return {each.metric: each.value for each in record.measurements}
