@@ -65,12 +65,12 @@ METRICS = {
 
 def plan(params: Params, roles: Roles) -> Steps:
     """Return the volume's preparation, the run between two readings of usage, and fio's log of rates."""
-    _volume.check(roles)
     at_least("area_bytes", params["area_bytes"], params["block_bytes"])
     if params["area_bytes"] % (params["block_bytes"] * params["clients"]) or params["block_bytes"] % 512:
         raise DesignError(
             "fio-4k: area_bytes must be whole blocks for each client, and block_bytes whole sectors of 512 bytes"
         )
+    _volume.check(roles)
     timeout_s = params["seconds"] + params["ramp_s"] + 2 * _volume.COMMAND_S  # a flush of much takes its time
     inside = roles["server"].lifecycle.get("inside", ()) if params["path"] == "kernel" else ()
     client = _volume.place_client(params, roles)

@@ -42,7 +42,9 @@ PARAMS = {
     "files": Param(16, least=1, most=MOST_FILES, meaning="number of files, which are all read at once"),
     "total_bytes": Param(256_000_000, least=64 * KIB, unit="B", meaning="size of all files together"),
     "damage": Param(
-        "one", choices=tuple(BETWEEN), meaning="copies of the data that are changed; none: a disk is lost instead",
+        "one",
+        choices=tuple(BETWEEN),
+        meaning="copies of the data that are changed; none: a disk is lost instead",
         words={"none": "a disk lost", "one": "one copy damaged", "both": "both copies damaged"},
     ),
     "mode": _volume.MODE,
@@ -63,8 +65,8 @@ METRICS = {
 
 def plan(params: Params, roles: Roles) -> Steps:
     """Return writing, what happens to the disks, and every reading."""
-    _volume.check(roles, copies=2)
     at_least("total_bytes", params["total_bytes"], 64 * KIB * params["files"])
+    _volume.check(roles, copies=2)
     (mounted,) = _volume.lifecycle(roles, "mount", "no file system can be made on it")
     size, each = params["total_bytes"], params["total_bytes"] // params["files"]
     area = _volume.area_bytes(size)

@@ -68,10 +68,10 @@ METRICS = {
 
 def plan(params: Params, roles: Roles) -> Steps:
     """Return start of the server, readings, the run, readings and stop."""
+    if params["protocol"] == "tcp" and params["rate_bit_per_s"]:
+        raise DesignError("rate_bit_per_s is what UDP offers, and TCP finds its own: set iperf3.rate_bit_per_s=0")
     found = _network.ends(params, roles)
     seconds, omit_s, port = params["seconds"], params["omit_s"], params["port"]
-    if params["protocol"] == "tcp" and params["rate_bit_per_s"]:
-        raise DesignError("iperf3: rate_bit_per_s is what UDP offers; TCP finds its own")
     udp = ("-u", "-b", str(_rate(params)), "-l", str(params["length_bytes"]))
     argv = (
         TOOL, "-c", found.address, "-p", str(port), "-t", str(seconds), "-O", str(omit_s), "-P", str(params["streams"]),

@@ -62,22 +62,25 @@ METRICS = {
 
 def plan(params: Params, roles: Roles) -> Steps:
     """Return start of netserver, readings, the run, readings and stop."""
-    found = _network.ends(params, roles)
+    serve, found = server(params), _network.ends(params, roles)
     argv = command(params, found.address, _network.pinned(params, "-T"))
     tool = Step("netperf", found.client.role, argv, timeout_s=params["seconds"] + SETTLE_S)
-    return _network.around(found, params, server(params), tool)
+    return _network.around(found, params, serve, tool)
 
 
 def server(params: Params) -> tuple[str, ...]:
-    """Return netserver's command: in the foreground, one connection after the other, and no log files of its own."""
+    """Return netserver's command: in the foreground, one connection after the other, and no log files of its own.
+
+    `DesignError` for two equal ports.
+    """
+    if params["port"] == params["data_port"]:
+        raise DesignError("netperf takes two ports that differ")
     return (SERVER, "-D", "-f", "-N", "-p", str(params["port"]))
 
 
 def command(params: Params, address: str, more: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return netperf's command, with `more` of its general options; `DesignError` for two equal ports."""
+    """Return netperf's command, with `more` of its general options."""
     test, seconds = params["test"], params["seconds"]
-    if params["port"] == params["data_port"]:
-        raise DesignError("netperf takes two ports that differ")
     sizes = () if test == "TCP_STREAM" else ("-r", f"{params['request_bytes']},{params['response_bytes']}")
     return (
         TOOL, "-H", address, "-p", str(params["port"]), "-t", test, "-l", str(seconds),

@@ -61,9 +61,9 @@ METRICS = {
 
 def plan(params: Params, roles: Roles) -> Steps:
     """Return the making of a database, its filling, a cold start, the test between two readings, and the count."""
-    _volume.check(roles)
     if params["buffer_pool_bytes"] % MIB:
         raise DesignError("oltp: buffer_pool_bytes must be whole MiB, MariaDB would round it")
+    _volume.check(roles)
     client = _volume.place_client(params, roles)
     role = client.role
     (mounted,) = client.lifecycle("mount", "no file system can be made on it")

@@ -102,9 +102,9 @@ class Course:
 
 def plan(params: Params, roles: Roles) -> tuple[Step, ...]:
     """Return making and filling the pool, and the script that loses a disk of it."""
-    _volume.check(roles, copies=2)
     if params["foreground_iops"] % 2:
         raise DesignError("rebuild: foreground_iops is halved between reads and writes, it must be even")
+    _volume.check(roles, copies=2)
     (uri,) = _volume.lifecycle(roles, "uri", "it serves no volume over NBD")
     used = params["used_bytes"]
     limit_s = _volume.MAKE_S + used / SLOWEST_B_PER_S

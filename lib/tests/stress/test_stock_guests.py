@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,6 @@ import yaml
 from infrabench import cli
 from infrabench.experiment.campaign import checks, file, summary
 from infrabench.ledger import records
-from infrabench.machines.sites.inventory import Inventory, open_hosts
-from infrabench.machines.sites.prepare.plan import APART
-from infrabench.machines.sites.prepare.requirements import collect_needs
-from infrabench.machines.sites.site import read_file
 from tests.support import stock_guests
 from tests.support.places import ROOT
 from tests.support.started_commands import end_command, start_command, wait_for_trials
@@ -36,34 +32,10 @@ pytestmark = [
     pytest.mark.skipif(LACKING is not None, reason=f"not run: {LACKING}"),
 ]
 
-SYSTEMS = ("native", "docker", "lxc", "incus")
+SYSTEMS = stock_guests.SYSTEMS
 WORKLOADS = ("sysbench-cpu", "web", "startup")
 BLOCKS = 2
 LONGEST_S = 3600.0
-# Settings that are counters or those of connection tracking, which the kernel loads and keeps; groups that come and go.
-COUNTERS = (
-    r"fs\.(dentry|file-nr|inode|aio-nr|quota)|kernel\.(random|ns_last_pid|pty|sched)|net\.ipv4\.tcp_fastopen_key"
-    r"|net\.netfilter\.nf_|net\.nf_conntrack_max"
-)
-PASSING = "user|session|systemd-|run-|apt|man-db|logrotate|dpkg"
-# All that a session might leave on a host: links, routes, filters, settings, mounts, groups, users, units, instances
-# and images.
-STATE = f"""
-exec 2>/dev/null
-ip -br link | awk '{{print "link", $1}}'; ip -o -4 address | awk '{{print "address", $2, $4}}'
-ip route show table all | sed 's/ expires .*//; s/^/route /'; ip rule | sed 's/^/rule /'
-nft --stateless list ruleset | sed 's/^/filter /'
-sysctl -a | grep -vE '^({COUNTERS})' | sed 's/^/setting /'
-awk '{{print "mount", $5, $9}}' /proc/self/mountinfo | grep -v '^mount /run/user' | sort
-find /sys/fs/cgroup -type d | grep -vE '/({PASSING})' | sed 's/^/group /' | sort
-getent passwd; getent group
-systemctl list-unit-files --plain --no-legend | awk '{{print "unit", $1, $2}}'
-systemctl list-units --state=running --plain --no-legend | awk '{{print "runs", $1}}' | grep -vE '^runs (session-|user)'
-docker ps -aq | sed 's/^/docker /'; docker network ls -q | sed 's/^/docker network /'; docker volume ls -q
-docker images -aq | sed 's/^/docker image /'; incus image list -f csv | sed 's/^/incus image /'
-lxc-ls -1 | sed 's/^/lxc /'; incus list -f csv; incus profile list -f csv; incus network list -f csv
-incus storage list -f csv; true
-"""
 
 
 @pytest.fixture(scope="module")
@@ -79,48 +51,17 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def inventory(project: Path) -> Iterator[Path]:
-    """The inventory of two booted guests: a server, which is reached by sudo, and a client."""
-
-    def describe(key: Path, known_hosts: Path) -> dict[str, Any]:
-        hosts = {
-            "server": stock_guests.describe_host(1, key, stock_guests.USER),
-            "client": stock_guests.describe_host(2, key),
-        }
-        return {"name": "stock", "known_hosts": str(known_hosts), "hosts": hosts}
-
-    unbooted = Inventory.model_validate(describe(Path("key"), Path("known_hosts")))
-    names: set[str] = set()
-    for study, systems, workloads in (("containers", SYSTEMS, None), ("storage", ("ceph",), ("fio-4k",))):
-        needs = collect_needs(unbooted, [study], systems, workloads).needs
-        names |= {name for each in needs.values() for name in each.packages()}
-    folder = stock_guests.make_disk(sorted(names | {apart for name, apart in APART.items() if name in names}))
-    with stock_guests.boot(folder, 2) as known_hosts:
-        path = project / "hosts.yml"
-        path.write_text(yaml.safe_dump(describe(folder / "login", known_hosts)))
+    """The inventory of two booted guests."""
+    path = project / "hosts.yml"
+    with stock_guests.boot(2, path):
         yield path
-
-
-def _hosts_say(inventory: Path, script: str) -> dict[str, list[str]]:
-    found = read_file(inventory)
-    assert isinstance(found, Inventory)
-    with open_hosts(found, found.machines()) as opened:
-        answers = {name: host.run(("sh", "-s"), timeout_s=120, stdin=script.encode()) for name, host in opened.items()}
-    assert all(each.status == 0 for each in answers.values()), answers
-    return {name: each.stdout.decode().splitlines() for name, each in answers.items()}
-
-
-def _changes(before: Mapping[str, Sequence[str]], after: Mapping[str, Sequence[str]]) -> str:
-    """Return what is gone (-) and what is new (+) on each host, sorted, a line each."""
-    gone = (f"{host}: - {line}" for host in before for line in {*before[host]} - {*after[host]})
-    new = (f"{host}: + {line}" for host in before for line in {*after[host]} - {*before[host]})
-    return "\n".join(sorted([*gone, *new]))
 
 
 def test_bare_hosts_are_prepared_measured_and_left_as_they_were(
     inventory: Path, project: Path, capsys: Any, record_property: Callable[[str, object], None]
 ) -> None:
     asked = ("hosts", "prepare", str(inventory), "--study", "containers", "--systems", ",".join(SYSTEMS))
-    assert all("incus" not in " ".join(lines) for lines in _hosts_say(inventory, "dpkg-query -W").values())
+    assert all("incus" not in " ".join(lines) for lines in stock_guests.ask(inventory, "dpkg-query -W").values())
     assert cli.main([*asked, "--dry-run"]) == 0
     assert " install --yes " in capsys.readouterr().out
     assert cli.main([*asked, "--yes"]) == 0, capsys.readouterr().out
@@ -128,8 +69,8 @@ def test_bare_hosts_are_prepared_measured_and_left_as_they_were(
     assert cli.main([*asked, "--yes"]) == 0
     assert "nothing was changed" in capsys.readouterr().out
 
-    _hosts_say(inventory, STATE)  # asked for the first time, Incus starts its daemon, which stays
-    before, begun_s = _hosts_say(inventory, STATE), time.monotonic()
+    stock_guests.ask(inventory, stock_guests.STATE)  # asked for the first time, Incus starts its daemon, which stays
+    before, begun_s = stock_guests.ask(inventory, stock_guests.STATE), time.monotonic()
     given = {"mode": "run", "profile": "smoke", "site": str(inventory), "session": "stock", "runs": BLOCKS}
     lists = {"systems": SYSTEMS, "workloads": WORKLOADS}
     words = [word for name, value in given.items() for word in ("-p", name, str(value))]
@@ -144,20 +85,20 @@ def test_bare_hosts_are_prepared_measured_and_left_as_they_were(
     assert records.verify(folder) == []
     cells = {(each.trial.system, each.trial.workload) for each in every if each.state == "ok"}
     assert cells == {*product(SYSTEMS, WORKLOADS)}
-    changed = _changes(before, _hosts_say(inventory, STATE))
+    changed = stock_guests.list_changes(before, stock_guests.ask(inventory, stock_guests.STATE))
     assert not changed, changed
 
 
 def test_a_store_is_made_on_a_stock_machine_and_leaves_it_as_it_was(inventory: Path, project: Path) -> None:
     asked = ("hosts", "prepare", str(inventory), "--study", "storage", "--systems", "ceph", "--workloads", "fio-4k")
     assert cli.main([*asked, "--yes"]) == 0
-    before = _hosts_say(inventory, STATE)
+    before = stock_guests.ask(inventory, stock_guests.STATE)
     given = ("--profile", "smoke", "--runs", "1", "--deployments", "1", "--systems", "ceph", "--workloads", "fio-4k")
     assert cli.main(["run", "storage", *given, "--site", str(inventory), "--session", "store"]) == 0
     states = [each.state for each in records.read_trials(project / "data/runs/storage/store")]
     assert states
     assert set(states) == {"ok"}
-    changed = _changes(before, _hosts_say(inventory, STATE))
+    changed = stock_guests.list_changes(before, stock_guests.ask(inventory, stock_guests.STATE))
     assert not changed, changed
 
 

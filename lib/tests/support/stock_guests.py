@@ -12,12 +12,18 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from infrabench.core import ProvisionError, digest
+from infrabench.machines.sites.inventory import Inventory, open_hosts
+from infrabench.machines.sites.prepare.plan import APART
+from infrabench.machines.sites.prepare.requirements import collect_needs
+from infrabench.machines.sites.site import read_file
 from infrabench_platforms.lab import images, shell
 from infrabench_platforms.lab.shell import sh, state_dir
 from tests.support.debian import publish
@@ -25,23 +31,56 @@ from tests.support.debian import publish
 EMULATOR, EMULATOR_PACKAGE = "qemu-system-x86_64", "qemu-system-x86"
 BRIDGE, NETWORK, PREFIX = "ibstock0", "198.18.77", 24
 USER = "admin"
-CPUS, MEMORY_MIB, SPARE_BYTES = 2, 7168, 24 * 2**30
+CPUS, SPARE_BYTES = 2, 24 * 2**30
+MEMORY_MIB = 14336  # of all of them
 MAKE_S, BOOT_S, STOP_S, POLL_S = 1800.0, 600.0, 30.0, 0.5
 KEEP = 1
-FORMAT = 1  # raise it when this file makes the disk differently
+FORMAT = 2  # raise it when this file makes the disk differently
 # What Debian's image for clouds has, and no more: who installs the rest is what is tested.
 PACKAGES = (
     "systemd-sysv", "dbus", "udev", "kmod", "initramfs-tools", "linux-image-cloud-amd64", "apparmor", "apt", "sudo",
     "openssh-server", "iproute2", "iputils-ping", "nftables", "procps", "python3", "systemd-timesyncd",
     "less", "locales",
 )  # fmt: skip
+SYSTEMS = ("native", "docker", "lxc", "incus")
+# Study -> systems and workloads of it.
+TRIED: tuple[tuple[str, tuple[Sequence[str], Sequence[str] | None]], ...] = (
+    ("containers", (SYSTEMS, None)),
+    ("storage", (("ceph",), ("fio-4k",))),
+    ("runtimes", (("containerd-runc", "crio-runc"), None)),
+    ("cnis", (("flannel",), None)),
+)
+# Settings that are counters or those of connection tracking, which the kernel loads and keeps; groups that come and go.
+COUNTERS = (
+    r"fs\.(dentry|file-nr|inode|aio-nr|quota)|kernel\.(random|ns_last_pid|pty|sched)|net\.ipv4\.tcp_fastopen_key"
+    r"|net\.netfilter\.nf_|net\.nf_conntrack_max"
+)
+PASSING = "user|session|systemd-|run-|apt|man-db|logrotate|dpkg"
+# All that a session might leave on a host: links, routes, filters, settings, mounts, groups, users, units, instances
+# and images.
+STATE = f"""
+exec 2>/dev/null
+ip -br link | awk '{{print "link", $1}}'; ip -o -4 address | awk '{{print "address", $2, $4}}'
+ip route show table all | sed 's/ expires .*//; s/^/route /'; ip rule | sed 's/^/rule /'
+nft --stateless list ruleset | sed 's/^/filter /'
+sysctl -a | grep -vE '^({COUNTERS})' | sed 's/^/setting /'
+awk '{{print "mount", $5, $9}}' /proc/self/mountinfo | grep -v '^mount /run/user' | sort
+find /sys/fs/cgroup -type d | grep -vE '/({PASSING})' | sed 's/^/group /' | sort
+getent passwd; getent group
+systemctl list-unit-files --plain --no-legend | awk '{{print "unit", $1, $2}}'
+systemctl list-units --state=running --plain --no-legend | awk '{{print "runs", $1}}' | grep -vE '^runs (session-|user)'
+docker ps -aq | sed 's/^/docker /'; docker network ls -q | sed 's/^/docker network /'; docker volume ls -q
+docker images -aq | sed 's/^/docker image /'; incus image list -f csv | sed 's/^/incus image /'
+lxc-ls -1 | sed 's/^/lxc /'; incus list -f csv; incus profile list -f csv; incus network list -f csv
+incus storage list -f csv; true
+"""
 # In the root file system, after its packages: logins, addresses by the number in a card's address, no lists of apt.
 SETUP = r"""
 set -eu
 echo stock >/etc/hostname
 echo '127.0.0.1 localhost stock' >/etc/hosts
 echo 'LABEL=guest / ext4 defaults 0 1' >/etc/fstab
-for number in 1 2; do
+for number in 1 2 3; do
   printf '[Match]\nMACAddress=02:49:42:77:00:0%s\n[Network]\nAddress=%s.1%s/%s\nLinkLocalAddressing=no\n' \
     $number "$1" $number "$2" >/etc/systemd/network/10-guest$number.network
 done
@@ -77,12 +116,32 @@ def without_emulator() -> str | None:
     return None if shutil.which(EMULATOR) else f"not installed here: apt-get install {EMULATOR_PACKAGE}"
 
 
-def make_disk(installable: Sequence[str]) -> Path:
+def describe_hosts(key: Path, known_hosts: Path, count: int) -> dict[str, Any]:
+    """Return an inventory of two guests, a server that is reached by sudo and a client, or of three with clusters."""
+    first, second, third = (_describe_host(number, key) for number in (1, 2, 3))
+    pair = {"control": first, "worker1": second}
+    clusters = {"containerd-runc": pair, "crio-runc": pair, "flannel": {**pair, "worker2": third}}
+    return {
+        "name": "stock", "known_hosts": str(known_hosts), "hosts": {"server": first, "client": second},
+        "clusters": clusters if count > 2 else {},
+    }  # fmt: skip
+
+
+def list_packages() -> list[str]:
+    """Return what hosts need for all that is tried on them."""
+    inventory = Inventory.model_validate(describe_hosts(Path("key"), Path("known_hosts"), 3))
+    found = (collect_needs(inventory, [study], *chosen).needs for study, chosen in TRIED)
+    names = {name for needs in found for each in needs.values() for name in each.packages()}
+    return sorted(names | {apart for name, apart in APART.items() if name in names})
+
+
+def make_disk() -> Path:
     """Return the folder with disk, kernel and keys of a stock guest; it is made where it is not there (five minutes).
 
-    `installable` are the packages that it is to have in its repository, with all that they depend on.
+    In its repository is what hosts need for all that is tried on them.
     """
-    fingerprint = digest([FORMAT, NETWORK, PACKAGES, SETUP, FETCH, sorted(installable), images.SUITE])
+    installable = list_packages()
+    fingerprint = digest([FORMAT, NETWORK, PACKAGES, SETUP, FETCH, installable, images.SUITE])
     folder = state_dir() / "images" / f"stock-{fingerprint}"
     if folder.exists():
         return folder
@@ -93,7 +152,7 @@ def make_disk(installable: Sequence[str]) -> Path:
         hooks = (
             f"--customize-hook=copy-in {part}/login.pub {part}/setup.sh /",
             f'--customize-hook=chroot "$1" sh /setup.sh {NETWORK} {PREFIX} {USER} && rm "$1/setup.sh"',
-            f'--customize-hook=sh {part}/fetch.sh "$1" {" ".join(sorted(installable))}',
+            f'--customize-hook=sh {part}/fetch.sh "$1" {" ".join(installable)}',
         )
         root = part / "rootfs"
         command = images.mmdebstrap("minbase", PACKAGES, images.SUITE, root, *hooks)
@@ -116,14 +175,16 @@ def set_link(number: int, state: str) -> None:
     sh("ip", "link", "set", _tap(number), state)
 
 
-def describe_host(number: int, key: Path, user: str = "root") -> dict[str, Any]:
-    """Return what an inventory says of a guest; another login than root's has sudo."""
-    return {"address": address(number), "user": user, "sudo": user != "root", "key": str(key)}
+def _describe_host(number: int, key: Path) -> dict[str, Any]:
+    """Return what an inventory says of a guest: of the first a login with sudo, of others root."""
+    user, sudo = (USER, True) if number == 1 else ("root", False)
+    return {"address": address(number), "user": user, "sudo": sudo, "key": str(key)}
 
 
 @contextmanager
-def boot(folder: Path, count: int) -> Iterator[Path]:
-    """Boot `count` guests and yield the file with their hosts' keys; all of them are gone at the end."""
+def boot(count: int, path: Path) -> Iterator[None]:
+    """Boot `count` guests and write their inventory to `path`; all of them are gone at the end."""
+    folder = make_disk()
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stock-", dir=state_dir())))
         sh("ip", "link", "add", BRIDGE, "type", "bridge", "stp_state", "0", "forward_delay", "0")
@@ -131,17 +192,18 @@ def boot(folder: Path, count: int) -> Iterator[Path]:
         sh("ip", "addr", "add", f"{NETWORK}.1/{PREFIX}", "dev", BRIDGE)
         sh("ip", "link", "set", BRIDGE, "up")
         for number in range(1, count + 1):
-            stack.enter_context(_emulate(folder, home, number))
+            stack.enter_context(_emulate(folder, home, number, MEMORY_MIB // count))
         for number in range(1, count + 1):
             _wait_for_login(number, home)
         key = (folder / "host-key").read_text().strip()
         known = home / "known_hosts"
         known.write_text("".join(f"{address(number)} {key}\n" for number in range(1, count + 1)))
-        yield known
+        path.write_text(yaml.safe_dump(describe_hosts(folder / "login", known, count)))
+        yield
 
 
 @contextmanager
-def _emulate(folder: Path, home: Path, number: int) -> Iterator[None]:
+def _emulate(folder: Path, home: Path, number: int, memory_mib: int) -> Iterator[None]:
     """Run the emulator of a guest; what it changes on its disk goes with it."""
     tap = _tap(number)
     sh("ip", "tuntap", "add", "dev", tap, "mode", "tap")
@@ -149,7 +211,7 @@ def _emulate(folder: Path, home: Path, number: int) -> Iterator[None]:
         sh("ip", "link", "set", tap, "master", BRIDGE, "up")
         command = (
             EMULATOR, "-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35",
-            "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS), "-m", f"{MEMORY_MIB}M",
+            "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS), "-m", f"{memory_mib}M",
             "-kernel", folder / images.KERNEL, "-initrd", folder / images.INITRD,
             "-append", "root=LABEL=guest rw console=ttyS0 net.ifnames=0",
             "-serial", f"file:{_console(home, number)}",
@@ -191,3 +253,22 @@ def _wait_for_login(number: int, home: Path) -> None:
             time.sleep(POLL_S)
     console = _console(home, number)
     raise ProvisionError(f"guest {number} does not answer: {console.read_text(errors='replace')[-2000:]}")
+
+
+def ask(inventory: Path, command: str) -> dict[str, list[str]]:
+    """Return the lines that a shell command prints on each machine of an inventory, by its name."""
+    found = read_file(inventory)
+    assert isinstance(found, Inventory)
+    places = {machine.address: name for name, machine in found.machines().items()}
+    machines = {name: found.machines()[name] for name in places.values()}
+    with open_hosts(found, machines) as opened:
+        answers = {name: host.run(("sh", "-s"), timeout_s=120, stdin=command.encode()) for name, host in opened.items()}
+    assert all(each.status == 0 for each in answers.values()), answers
+    return {name: each.stdout.decode().splitlines() for name, each in answers.items()}
+
+
+def list_changes(before: Mapping[str, Sequence[str]], after: Mapping[str, Sequence[str]]) -> str:
+    """Return what is gone (-) and what is new (+) on each host, sorted, a line each."""
+    gone = (f"{host}: - {line}" for host in before for line in {*before[host]} - {*after[host]})
+    new = (f"{host}: + {line}" for host in before for line in {*after[host]} - {*before[host]})
+    return "\n".join(sorted([*gone, *new]))
