@@ -68,7 +68,7 @@ USER_SPACE = "zfs (user space)"
     [
         ({}, [
             "ours is zfs (user space): by direction alone", "One line for each trial and none for their mean",
-            "both copies damaged, ceph: in 3 of 3 trials files were lost, and reading them said so.",
+            "both copies damaged, ceph: in 4 of 4 trials files were lost, and reading them said so.",
             "strict: 0.", "times default", "strict rbd at zfs (user space), random read", "12 different",
         ]),
         ({"not_run": {"ceph": storage_fixtures.NO_LOOP}}, [
