@@ -106,15 +106,13 @@ class LabAhead:
         self._images("cluster")
         raise Enough
 
-    def store(
-        self, name: str, need_bytes: int, guest: bool = False, client: bool = False
-    ) -> AbstractContextManager[Machines]:
+    def store(self, name: str, need_bytes: int, client: bool = False) -> AbstractContextManager[Machines]:
         """Raise `Enough`, or `NotRunnable` with what stands against a store."""
         if self.of_release:
             releases.refuse_machines(name)
         if reason := node_groups.find_store_obstacle(need_bytes):
             raise NotRunnable(reason)
-        self._images("storage", *(["vm"] if guest else []))
+        self._images("storage")
         raise Enough
 
     def version(self, system: str, version: str) -> AbstractContextManager[Site]:

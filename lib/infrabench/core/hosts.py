@@ -160,8 +160,7 @@ class Site(Protocol):
 
     `machines` gives a system hosts of its own for as long as its context lasts: a name, the parts of the tools that it
     needs, and how many workers. `store` gives it one host for its disks and daemons, with `need_bytes` of free space;
-    with `guest`, that host also has what a virtual machine is started from, in its tools' folder ``guest``; with
-    `client`, there is a second host for the store's client, where the site has one.
+    with `client`, there is a second host for the store's client, where the site has one.
     Both raise `NotRunnable` where the site has none.
 
     `version` gives the site as a version of a system finds it: its ``server`` is a host that has this version. It
@@ -177,8 +176,6 @@ class Site(Protocol):
 
     def machines(self, name: str, tools: tuple[str, ...], workers: int = 2) -> AbstractContextManager[Machines]: ...
 
-    def store(
-        self, name: str, need_bytes: int, guest: bool = False, client: bool = False
-    ) -> AbstractContextManager[Machines]: ...
+    def store(self, name: str, need_bytes: int, client: bool = False) -> AbstractContextManager[Machines]: ...
 
     def version(self, system: str, version: str) -> AbstractContextManager[Site]: ...

@@ -9,24 +9,21 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 import pandas as pd
 
 from infrabench.analysis import results, tables
 from infrabench.analysis.results import Results, Shown, listed, paragraph
-from infrabench.analysis.session_data import Session, open_session
+from infrabench.analysis.session_data import Session
 from infrabench.analysis.tables import notation
 from infrabench.analysis.tables.columns import CI, both, words, write
 from infrabench.core import STATES
 from infrabench.experiment.design.design import Design
-from infrabench.notebook import api, session_tables
+from infrabench.notebook import session_tables
 from infrabench.notebook.plan_tables import budget_summary, budget_table, plan_summary, plan_table, power_summary
 from infrabench.notebook.session_figures import figure
 from infrabench.stats import contrasts, estimates, knee
 
-REQUESTS, KERNEL = ("fio-4k", "iops"), " kernel"  # what a cross-check is about, and the end of its scenarios
-NO_CROSSCHECK = "No cross-check was named: `crosscheck` takes the name of a session of the profile crosscheck."
 TESTS = {  # kind of table -> the line that it is folded behind
     "results": "Estimates and contrasts in one table, as a paper prints them",
     "contrasts": "Every contrast with the baseline: ratio, interval, margin, verdict",
@@ -204,37 +201,3 @@ def format_time(seconds: float) -> str:
     """Return a time with the unit that suits it."""
     scale = notation.scale([seconds], "s")
     return f"{notation.number(seconds / scale.factor)} {scale.unit}"
-
-
-def directions(found: Results, name: str | None) -> Shown:
-    """Return our ratios beside those of the session `name`, of the same operation and durability mode.
-
-    The other engine runs in an emulated machine, so neither its rates nor the size of its ratios say anything here. It
-    counts one way: there ZFS's own work is emulated, Ceph's is not, so that ZFS behind Ceph there refutes nothing.
-
-    *same direction*: both intervals lie on the same side of 1; *other direction*: on different sides; *not decided*:
-    one of them holds 1, or is not there.
-    """
-    if not name:
-        return listed([NO_CROSSCHECK])
-    others = _by_operation(api.contrasts(open_session(name)))
-    rows = []
-    for scenario, ours in _by_operation(found.contrasts).items():
-        if other := others.get(scenario):
-            rows.append({"scenario": scenario, **_ratio_cells("ratio", ours), **_ratio_cells("cross-check", other)})
-            one, two = ((row.ratio_low > 1) - (row.ratio_high < 1) for row in (ours, other))
-            rows[-1]["direction"] = f"{'same' if one == two else 'other'} direction" if one and two else "not decided"
-    if not rows:
-        return listed([f"There is no operation that both this session and {name} have a ratio of."])
-    return results.kept(found, pd.DataFrame(rows), "crosscheck", f"{notation.metric_title(REQUESTS[1])} beside {name}.")
-
-
-def _by_operation(found: pd.DataFrame) -> dict[str, Any]:
-    """Return the contrasts of single requests by scenario, without the path that they took."""
-    rows = found[(found["workload"] == REQUESTS[0]) & (found["metric"] == REQUESTS[1])]
-    return {row.scenario.removesuffix(KERNEL): row for row in rows.itertuples(index=False)}
-
-
-def _ratio_cells(what: str, row: Any) -> dict[str, str]:
-    ratio, interval = notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1)
-    return {what: f"{row.system} / {row.baseline}", f"{what}, value": ratio, f"{what}, 95 % CI": interval}

@@ -172,30 +172,12 @@ def _on_files(size: int) -> int:
     return int(size * 1.1) + 64 * MIB
 
 
-# The same single requests from within one emulated guest, where OpenZFS is the kernel's module and not a library: does
-# the direction of the results stay? These are an emulator's rates, so only the direction counts, and it counts one way:
-# ZFS's own work is emulated too, of Ceph's only the client's. Where ZFS is ahead in spite of that, that stands; where
-# Ceph is ahead, nothing is said.
-BOTH, CHECK = ("zfs", "ceph"), ("zfs-vm", "ceph-vm")
-CHECK_BYTES, CHECK_RUN_S, CHECK_RAMP_S = 512 * MB, 8, 2
-GUEST_S, GUEST_FILL_B_PER_S = 20.0, 15 * MB  # what a trial takes beside its run: verbs in a guest; the area filled
-
-
-def _crosscheck() -> Iterator[Case]:
-    """Return single requests on a block device of a guest's kernel; a mode's together, the guest starts anew for it."""
-    fill_s = CHECK_BYTES / GUEST_FILL_B_PER_S / len(EVERY)
-    for pattern, mode, path in KERNEL:
-        params = {"pattern": pattern, "mode": mode, "path": path, "area_bytes": CHECK_BYTES}
-        params |= {"seconds": CHECK_RUN_S, "ramp_s": CHECK_RAMP_S}
-        took = GUEST_S + fill_s + CHECK_RAMP_S + CHECK_RUN_S
-        yield _case("fio-4k", f"{PATTERNS[pattern]} {mode} {path}", params, took, CHECK_BYTES, group=f"{mode} requests")
-
-
+BOTH = ("zfs", "ceph")
 STUDY = Study(
     name="storage",
     title="Ceph in place of ZFS: what does it do to block storage of two copies?",
     baseline="zfs",
-    systems=(*BOTH, "raw", *CHECK),
+    systems=(*BOTH, "raw"),
     profiles={
         "smoke": Profile(2, _cases(SMOKE), 2, BOTH),
         # A pool is what was made independently: more blocks on the same pools say little more about the systems. Of
@@ -204,7 +186,6 @@ STUDY = Study(
         "long": Profile(4, _cases(LONG), 4, BOTH),
         "network": Profile(4, _cases(NETWORK), 4, BOTH),
         "paper": Profile(30, _cases(PAPER), 6, BOTH),
-        "crosscheck": Profile(3, tuple(_crosscheck()), 3, CHECK),
     },
     # Of all daemons of a store together. No CPU list: what a system needs of the processors is part of the question.
     limits=Limits(memory_bytes=5 * GIB),

@@ -6,9 +6,8 @@ It runs ``ramp_s``, which does not count, then ``seconds``; writing ends with a 
 offsets are drawn anew in each trial and cover the area without repeating one.
 
 ``path``: ``nbd`` is the one that every system has; ``rbd`` is librbd in fio itself (Ceph); ``kernel`` is a block device
-of the kernel (krbd, zvol), by libaio, past the page cache. The last two are there where the store names them. Where it
-names what its device is ``inside`` of, a virtual machine, fio runs there. ``placement``: whether fio is on
-the store's node, see `_volume`; from another one the paths are ``nbd`` and ``rbd``.
+of the kernel (krbd, zvol), by libaio, past the page cache. The last two are there where the store names them.
+``placement``: whether fio is on the store's node, see `_volume`; from another one the paths are ``nbd`` and ``rbd``.
 
 Several ``clients`` are as many jobs of fio on one node, each with a connection, a part of the area and ``depth``
 requests of its own; by librbd each has a cache of its own too. The metrics are then those of all their requests.
@@ -72,23 +71,22 @@ def plan(params: Params, roles: Roles) -> Steps:
         )
     _volume.check(roles)
     timeout_s = params["seconds"] + params["ramp_s"] + 2 * _volume.COMMAND_S  # a flush of much takes its time
-    inside = roles["server"].lifecycle.get("inside", ()) if params["path"] == "kernel" else ()
     client = _volume.place_client(params, roles)
     role = client.role
     return (
         *client.serve(params["mode"]),
         client.fill(params["area_bytes"]),
         # fio appends to a log that a killed run has left.
-        Step("folder", role, (*inside, "sh", "-c", f"rm -rf {FOLDER} && mkdir -p {FOLDER}"), phase="prepare"),
+        Step("folder", role, ("sh", "-c", f"rm -rf {FOLDER} && mkdir -p {FOLDER}"), phase="prepare"),
         *client.drop(),
         *client.read("before"),
-        Step("fio", role, client.command((*inside, *_way(params, client), *_options(params))), timeout_s=timeout_s),
+        Step("fio", role, client.command((*_way(params, client), *_options(params))), timeout_s=timeout_s),
         *client.read("after"),
-        Step("log", role, (*inside, "cat", LOG)),
+        Step("log", role, ("cat", LOG)),
         # What was cut off would look like a run that stood still.
-        Step("log-size", role, (*inside, "wc", "-c", LOG)),
+        Step("log-size", role, ("wc", "-c", LOG)),
         *client.rescue(),
-        Step("remove", role, (*inside, "rm", "-rf", FOLDER), phase="cleanup"),
+        Step("remove", role, ("rm", "-rf", FOLDER), phase="cleanup"),
     )
 
 

@@ -5,8 +5,6 @@ nodes: the same packages and more, so that `native` runs the same binaries as th
 the release of Debian before, whose engines are of other versions. `cluster` is one for the nodes
 of a Kubernetes cluster, `storage` one for a node that carries a storage system, `slurm` one for a node of a Slurm
 cluster, whose jobs measure the node itself.
-`vm` is a disk with a kernel: a virtual machine whose kernel has the module that compiles into no other one
-here. It takes minutes to compile, so it is made only for who asks for it.
 
 Packages are those of the release as it is on the day when an image is made. The environment variable
 ``INFRABENCH_DEBIAN`` names another archive to take all of them from, such as the state that an archive of snapshots
@@ -30,7 +28,7 @@ from infrabench_platforms.lab import shell
 from infrabench_platforms.lab.shell import Say, sh, state_dir
 
 SUITE = "trixie"
-SUITES = {"node12": "bookworm", "vm": "bookworm"}  # of kinds that are of another release
+SUITES = {"node12": "bookworm"}  # of kinds that are of another release
 # Kinds whose nodes run this machine's Python, and which releases they can be.
 AS_HERE = {"slurm": ("bookworm", "trixie")}
 ARCHIVE = "INFRABENCH_DEBIAN"
@@ -43,35 +41,24 @@ KINDS = {
     "node12": ("guest", "boot", "node"),
     "cluster": ("boot", "cluster"),
     "storage": ("boot", "storage"),
-    "vm": ("vm",),
     "slurm": ("guest", "boot", "node", "slurm"),
 }
-DISKS = ("vm",)  # kinds that end as a disk to boot from
 LOCK = "images.lock"
-LOCKS = {"vm": "vm.lock"}  # of kinds that take long: whoever needs another kind does not wait for them
-ON_DEMAND = ("vm", "slurm", "node12")  # kinds that nobody makes ahead unless they are named
+ON_DEMAND = ("slurm", "node12")  # kinds that nobody makes ahead unless they are named
 # What makes an image boot and answer, whatever it carries besides.
 BOOT = ("systemd-sysv", "dbus", "iproute2", "python3-minimal", "util-linux")
 FORMAT = 1  # raise it when this file makes images differently
 BUILD_TIMEOUT_S = 1200.0
-COMPILE_TIMEOUT_S = 3600.0  # of a kind that compiles, at the lowest priority that still gets on
 DPKG_STATUS = "var/lib/dpkg/status"
 KEEP = 3
 NEEDED_BYTES = 4 * 2**30
-# Of a kind that ends as a disk: what an emulator boots.
-DISK, KERNEL, INITRD = "root.img", "vmlinuz", "initrd.img"
-DISK_SPARE = 768 * 2**20
-DISK_S = 300.0
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image on disk. `rootfs` is a folder; `tar` the same as one file (guest only).
-
-    A kind that ends as a disk has neither: see `make_disk` for its files.
-    """
+    """An image on disk. `rootfs` is a folder; `tar` the same as one file (guest only)."""
 
     kind: str
     hash: str
@@ -153,14 +140,13 @@ def make(kind: str, say: Say = log.info) -> Image:
     """
     if image := cached(kind):
         return image
-    with shell.locked(LOCKS.get(kind, LOCK), say=say):
+    with shell.locked(LOCK, say=say):
         if image := cached(kind):
             return image
         image = _image(kind)
         if reason := shell.explain_full_disk(NEEDED_BYTES, "an image needs"):
             raise ProvisionError(reason)
-        how_long = "it compiles a kernel module: about eight minutes" if kind in DISKS else "about a minute"
-        say(f"Making the {kind} image {image.hash} from Debian packages ({how_long}; once)")
+        say(f"Making the {kind} image {image.hash} from Debian packages (about a minute; once)")
         with shell.fill_folder(image.folder, KEEP) as part:
             _fill(kind, part)
         return image
@@ -169,7 +155,7 @@ def make(kind: str, say: Say = log.info) -> Image:
 def purge() -> None:
     """Remove all images, those for pods too, and the data of nodes that were made from them."""
     with ExitStack() as stack:
-        for name in (LOCK, *LOCKS.values(), "pods.lock"):
+        for name in (LOCK, "pods.lock"):
             stack.enter_context(shell.locked(name, wait_s=0.0))
         for name in ("images", "data"):
             shell.remove_tree(state_dir() / name)
@@ -181,17 +167,13 @@ def _image(kind: str) -> Image:
 
 
 def _fill(kind: str, folder: Path) -> None:
-    """Make the root file system, or the disk, of an image in a folder, with a list of its packages."""
+    """Make the root file system of an image in a folder, with a list of its packages."""
     root = folder / ("rootfs.tar" if kind == "guest" else "rootfs")
     hooks = [f"--customize-hook={hook}" for part in parts(kind) for hook in _hooks(part)]
-    nice = ("nice", "-n", "10") if kind in DISKS else ()
     command = mmdebstrap("minbase", packages(kind), suite(kind), root, *hooks)
-    timeout_s = COMPILE_TIMEOUT_S if kind in DISKS else BUILD_TIMEOUT_S
-    sh(*shell.contained(folder), *nice, *command, timeout_s=timeout_s)
+    sh(*shell.contained(folder), *command, timeout_s=BUILD_TIMEOUT_S)
     packed = sh("tar", "-xOf", root, f"./{DPKG_STATUS}").stdout if kind == "guest" else None
     (folder / "packages.txt").write_text(_installed((packed or (root / DPKG_STATUS).read_bytes()).decode()))
-    if kind in DISKS:
-        make_disk(root, folder)
 
 
 def _hooks(part: Path) -> list[str]:
@@ -215,26 +197,3 @@ def _installed(status: str) -> str:
         if "installed" in fields.get("Status", "").split():
             lines.append(f"{fields['Package']} {fields['Version']}")
     return "\n".join(sorted(lines)) + "\n"
-
-
-def make_disk(root: Path, folder: Path, spare_bytes: int = DISK_SPARE) -> None:
-    """Write disk (one ext4, no partitions), kernel and initial disk of `root` to `folder`, and remove `root`.
-
-    The file system has `spare_bytes` beside what the image brings; the file is sparse.
-    What the image's own setup left as ``boot/vmlinuz`` and ``boot/initrd.img`` is booted.
-    """
-    for name in (KERNEL, INITRD):
-        kept = root / "boot" / name
-        if not kept.is_file():
-            raise ProvisionError(f"{root} has no boot/{name}: nothing can be booted from it")
-        os.replace(kept, folder / name)
-    for file in (root / "boot").iterdir():  # versions, symbols and a second copy: the emulator is given the kernel
-        file.unlink()
-    used = int(sh("du", "-sB1", "--one-file-system", root, timeout_s=60).stdout.split()[0])
-    size_mib = (used + used // 8 + spare_bytes) // 2**20
-    disk = folder / DISK
-    # No journal: every guest starts from the same disk and throws its changes away.
-    options = ("-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "lazy_itable_init=0", "-L", "guest")
-    sh("mke2fs", *options, "-d", root, disk, f"{size_mib}M", timeout_s=DISK_S)
-    os.chmod(disk, 0o644)
-    shell.remove_tree(root)

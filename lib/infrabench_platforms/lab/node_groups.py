@@ -28,7 +28,6 @@ from infrabench_platforms.clusters.pods import YCRUNCHER
 from infrabench_platforms.lab import go_parts, go_tools, images, kernel_limits, nodes, pod_images
 from infrabench_platforms.lab.nodes import GUEST_DIR, Node
 from infrabench_platforms.lab.shell import Say, free_bytes, lab_dir, locked, state_dir
-from infrabench_platforms.stores.node import guest
 
 KEPT = "kept-"  # begins the names of sets that stay until the lab goes down
 ROLES = ("control", "worker1", "worker2")
@@ -274,24 +273,19 @@ def find_store_obstacle(need_bytes: int) -> str | None:
 
 
 @contextmanager
-def open_store(
-    name: str, need_bytes: int, has_guest: bool = False, has_client: bool = False, say: Say = log.info
-) -> Iterator[Machines]:
+def open_store(name: str, need_bytes: int, has_client: bool = False, say: Say = log.info) -> Iterator[Machines]:
     """Yield the set `name` of one node, ``store``; what is left of an earlier one of that name is removed first.
 
     With `has_client` there is a second one like it, ``client``. Files of its disks lie on this machine's own file
     system. Raises `NotRunnable`, before anything is made, where there are no loop devices, no FUSE, or less than
-    `need_bytes` of free space. With `has_guest` the node also sees the image of a virtual machine, which is made first
-    where it is not there: minutes.
+    `need_bytes` of free space.
     """
     if reason := find_store_obstacle(need_bytes):
         raise NotRunnable(reason)
     image = images.make("storage", say)
-    vm = images.make("vm", say) if has_guest else None
-    facts = {"storage_image": image.hash, **({"guest_image": vm.hash} if vm else {})}
     roles = nodes.STORE_PAIR if has_client else (nodes.STORE,)
-    machines = boot(name, roles, image, {str(guest.IMAGE): vm.folder} if vm else {}, STORE_DEVICES)
+    machines = boot(name, roles, image, {}, STORE_DEVICES)
     try:
-        yield replace(machines, tools={"guest": str(guest.IMAGE)} if vm else {}, facts=facts)
+        yield replace(machines, facts={"storage_image": image.hash})
     finally:
         close_group(name, machines.hosts)

@@ -16,8 +16,8 @@ from infrabench_platforms.lab.shell import require
 
 # Seconds on two cores from an empty cache, packages downloaded from a mirror nearby.
 IMAGE_S = {
-    "guest": 60.0, "node": 90.0, "node12": 90.0, "cluster": 60.0, "storage": 120.0, "vm": 500.0, "slurm": 120.0,
-    "pause": 1.0, "tools": 12.0,
+    "guest": 60.0, "node": 90.0, "node12": 90.0, "cluster": 60.0, "storage": 120.0, "slurm": 120.0, "pause": 1.0,
+    "tools": 12.0,
 }  # fmt: skip
 
 

@@ -34,7 +34,6 @@ USE = "use.lock"
 LOCKS = {
     "lock": ("brings the lab up or down", 300.0),
     "images.lock": ("makes an image", 3600.0),
-    "vm.lock": ("makes the image of a virtual machine", 7200.0),
     "pods.lock": ("makes an image for pods", 600.0),
     "go.lock": ("builds Go tools", 7200.0),
     "machines.lock": ("notes which machines the lab has", 30.0),

@@ -30,7 +30,6 @@ CLIENT_OF = {"ceph": _RBD}
 DEVICES = {"/dev/fuse": "FUSE", "/dev/loop-control": "loop devices"}
 MODULES = {"/dev/fuse": "fuse", "/dev/loop-control": "loop"}  # whose devices they are
 FOLDER = "/var/lib"
-NO_GUEST = "a virtual machine with a kernel of its own is made in the lab only: on this host, take zfs with its module"
 CHECK_S = 30.0
 # Prints what is missing: packages and devices as words of their own; then the free bytes of the folder.
 _CHECK = """
@@ -48,15 +47,11 @@ df -P -B1 "$folder" | tail -n 1 | { read -r _ _ _ free _; echo "free=$free"; }
 
 
 @contextmanager
-def store(
-    host: Host, other: Host | None, name: str, need_bytes: int, guest: bool = False, client: bool = False
-) -> Iterator[Machines]:
+def store(host: Host, other: Host | None, name: str, need_bytes: int, client: bool = False) -> Iterator[Machines]:
     """Yield `host` as the node of the storage system `name`; `NotRunnable` with all that is missing there.
 
     With `client`, the `other` host is that of its client, which needs the same but the space.
     """
-    if guest:
-        raise NotRunnable(NO_GUEST)
     if reason := find_obstacle(host, name, need_bytes):
         raise NotRunnable(reason)
     hosts = {"store": host}

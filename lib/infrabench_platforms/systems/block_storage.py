@@ -10,15 +10,9 @@ disks of one size and one memory limit for all processes together, Ceph and ZFS 
   the image. A host of one's own without the module gets the plugin built when the system is made ready.
 * ``raw``: one disk without a storage system, served over NBD as the others are: what they cost is seen beside it. It
   has no second copy, and so no rebuild.
-Where a case of the session asks for ``two-nodes``, there is a second node: the client of `ceph`, `zfs` and `raw` in
-these cases (see `stores.link`). What crosses the network is the system's own protocol: Ceph's, or NBD.
 
-* ``ceph-vm``, ``zfs-vm``: the volume is a disk of a virtual machine, emulated by its store's node. ``ceph-vm`` is the
-  cluster of `ceph`, its RBD image a disk of the guest by librbd in the emulator. ``zfs-vm`` is OpenZFS's kernel module
-  in the guest, on two virtual disks, and the zvol as a device: the cross-check of `zfs` in user space, other code below
-  the same pool, and a block device instead of NBD. The two are to be compared with each other. The cluster and librbd
-  run on the node itself, and are not emulated, while all that ZFS does is: so ZFS is handicapped, by how much is not
-  known.
+Where a case of the session asks for ``two-nodes``, there is a second node, for the client (see `stores.link`). What
+crosses the network is the system's own protocol: Ceph's, or NBD.
 """
 
 from __future__ import annotations
@@ -33,12 +27,12 @@ from typing import Any
 from infrabench.core import Deployment, DeploySpec, Host, InfrabenchError, Machines, NotRunnable, Site, Target, wait
 from infrabench_platforms.clusters.hosts import counters, push
 from infrabench_platforms.stores import link, on_host, upload
-from infrabench_platforms.stores.node import ceph_vm, guest, krbd, zfs, zfs_kernel, zfs_vm
+from infrabench_platforms.stores.node import krbd, zfs, zfs_kernel
 from infrabench_platforms.stores.node.ceph_cluster import IMAGE, POOL
 from infrabench_platforms.stores.node.config import Config
 from infrabench_platforms.stores.node.main import WATCH
 
-CREATE_S, BOOT_S = 180.0, 240.0
+CREATE_S = 180.0
 THAW_S = 30.0  # for a pool that was frozen to be whole again, before it is made anew
 POLL_S = 0.2
 CHECK_S, BUILD_S = 20.0, 120.0
@@ -65,7 +59,6 @@ class Engine:
 
     module: str  # of `stores.node`
     qualifier: str = ""  # what a reader has to know of this engine, next to its name
-    emulated: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
     paths: Paths = lambda config: {}  # ways to the volume of its own, beside NBD (see `Target.lifecycle`)
 
@@ -76,16 +69,11 @@ class StorageSystem:
 
     name: str
     pick: Callable[[Site, Host], Engine]  # chooses its engine by what its host has
-    guest: bool = False  # its volume is used in a virtual machine, which a node of the lab alone can start
-    NEEDS: Mapping[str, Mapping[str, str]] | None = (
-        None  # as a module of a system has it; None: it runs in the lab alone
-    )
+    NEEDS: Mapping[str, Mapping[str, str]]  # as a module of a system has it
     MODULES: Mapping[str, str] = field(default_factory=lambda: on_host.MODULES)
 
     def supported(self, site: Site) -> str | None:
         """Return None, or why the site has no place for it."""
-        if self.guest and site.kind != "lab":
-            return on_host.NO_GUEST
         if site.kind == "kubeconfig":
             return "a storage system needs a host of its own: take site lab or an inventory"
         if site.kind == "local":
@@ -99,8 +87,7 @@ class StorageSystem:
         Raises `NotRunnable`, before anything is made, where the space is short for all stores that are still to come.
         """
         need = upload.need_bytes(spec.disk_bytes, 2, spec.to_make)
-        two_nodes = spec.two_nodes and not self.guest
-        with site.store(self.name, need, self.guest, two_nodes) as machines, ExitStack() as stack:
+        with site.store(self.name, need, spec.two_nodes) as machines, ExitStack() as stack:
             host = machines.hosts["store"]
             engine = self.pick(site, host)
             config = upload.config(self.name, engine.module, spec.disk_bytes, spec.limits.memory_bytes, engine.options)
@@ -111,7 +98,7 @@ class StorageSystem:
             upload.bring(host, config, listener)
             if not machines.embedded:
                 stack.callback(upload.ask, host, config, "destroy")
-            upload.ask(host, config, "create", timeout_s=CREATE_S + (BOOT_S if self.guest else 0))
+            upload.ask(host, config, "create", timeout_s=CREATE_S)
             store_facts = upload.ask(host, config, "facts")
             lifecycle = {
                 "store": upload.command(config), "mount": (str(config.mount),), "uri": (config.uri,),
@@ -123,7 +110,7 @@ class StorageSystem:
             targets = {"server": Target(
                 "server", host, address=host.address, lifecycle=lifecycle, devices=devices, counters=used
             )}  # fmt: skip
-            names = list(on_host.programs(self.name.removesuffix("-vm")))
+            names = list(on_host.programs(self.name))
             if engine.module == "zfs":
                 names += [zfs.SERVER, engine.options.get("plugin", zfs.PLUGIN), "/usr/lib/*/libzpool.so.?"]
             programs, ends = [(host, names)], [(host, config)]
@@ -190,7 +177,7 @@ def _switches(ends: Sequence[tuple[Host, Config]], machines: Machines) -> tuple[
             machines.resume()
         if not wait.until(is_clean, THAW_S, POLL_S):
             log.warning("%s was not whole %.0f s after it was thawed: it is made anew", config.name, THAW_S)
-            upload.ask(host, config, "remake", timeout_s=CREATE_S + BOOT_S)  # a guest boots anew for it
+            upload.ask(host, config, "remake", timeout_s=CREATE_S)
 
     return pause, resume
 
@@ -214,8 +201,6 @@ def _facts(
         "capabilities": store_facts["pool"],
         "cgroups": [],
         **({"qualifier": engine.qualifier} if engine.qualifier else {}),
-        **({"emulated": True} if engine.emulated else {}),
-        **({"guest": store_facts["guest"]} if "guest" in store_facts else {}),
         **({} if way is None else {"client": {"two-nodes": "a node of its own", "link": way.speed}}),
     }
 
@@ -255,21 +240,8 @@ def choose_zfs(site: Site, host: Host) -> Engine:
     return Engine("zfs", USER_SPACE, options={"plugin": PLUGIN})
 
 
-def _make_guest(name: str, module: str, qualifier: str, device: Callable[[Config], str]) -> StorageSystem:
-    """Return a system whose volume is the file `device` in a virtual machine, where commands on it run."""
-
-    def paths(config: Config) -> Mapping[str, tuple[str, ...]]:
-        inside = ("python3", f"{upload.FOLDER}/node/inside.py", str(guest.home(config)))
-        return {"uri": (), "mount": (), "device": (device(config),), "inside": inside}
-
-    engine = Engine(module, qualifier, emulated=True, paths=paths)
-    return StorageSystem(name, lambda site, host: engine, guest=True)
-
-
 FAMILY = {
     "ceph": StorageSystem("ceph", choose_ceph, NEEDS={"server": on_host.programs("ceph")}),
     "zfs": StorageSystem("zfs", choose_zfs, NEEDS={"server": {**on_host.programs("zfs"), **PACKAGES, **TO_BUILD}}),
     "raw": StorageSystem("raw", lambda site, host: Engine("raw"), NEEDS={"server": on_host.programs("raw")}),
-    "ceph-vm": _make_guest("ceph-vm", "ceph_vm", "client alone", ceph_vm.device),
-    "zfs-vm": _make_guest("zfs-vm", "zfs_vm", "its engine too", zfs_vm.device),
 }

@@ -55,8 +55,7 @@ def write_session(
         (system, case.workload, case.scenario): NO_DEVICE if case.params["path"] == "kernel" else NO_RBD
         for system in wanted.systems
         for case in wanted.cases
-        if (case.params.get("path") == "kernel" and not system.endswith("-vm"))
-        or (case.params.get("path") == "rbd" and system == "zfs")
+        if case.params.get("path") == "kernel" or (case.params.get("path") == "rbd" and system == "zfs")
     }
     absent = {key: why for key, why in absent.items() if key[0] not in gone}
     kept = write_plan(folder, study, wanted, gone, absent)
@@ -64,9 +63,8 @@ def write_session(
         _write_trial(folder / "trials" / trial.id, trial, (trial.system, trial.workload) in set(failed), wrong)
     told = {}
     for name in kept.systems:
-        of = name.removesuffix("-vm")
-        facts = {key: value for key, value in FACTS[of].items() if key != "qualifier" or (user_space and of == name)}
-        facts |= {"emulated": of != name, "capabilities": CAPABILITIES[of]}
+        facts = {key: value for key, value in FACTS[name].items() if key != "qualifier" or user_space}
+        facts["capabilities"] = CAPABILITIES[name]
         told[name] = {"facts": facts, "targets": {}, "tools": {"fio-4k": "3.33"}}
     write_provenance(folder, told, kept.deployments, "store")
     return folder

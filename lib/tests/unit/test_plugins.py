@@ -85,9 +85,7 @@ def test_a_system_is_measured_by_a_study() -> None:
 def test_a_system_says_what_its_hosts_need() -> None:
     def check(name: str) -> None:
         needs = getattr(registry.system(name), "NEEDS", None)
-        if needs is None:
-            assert name.endswith("-vm"), "declare NEEDS: role -> program -> Debian package"
-            return  # runs in a guest that the lab makes
+        assert needs is not None, "declare NEEDS: role -> program -> Debian package"
         check_needs(needs)
 
     check_each(check, SYSTEMS)

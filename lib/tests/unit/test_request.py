@@ -255,9 +255,6 @@ def test_cases_that_differ_in_something_else_keep_their_places() -> None:
         ]),
         ("storage", "quick", {"oltp.test": "oltp_read_only"}, ["read-only default", "read-only strict"]),
         ("storage", "smoke", {"integrity.damage": "both"}, ["both copies damaged"]),
-        ("storage", "crosscheck", {"fio-4k.pattern": "read", "fio-4k.path": "nbd"}, [
-            "sequential read default nbd", "sequential read strict nbd",
-        ]),
         ("storage", "quick", {"rebuild.used_bytes": "4GB"}, ["4 GB default", "4 GB open"]),
         ("storage", "quick", {"rebuild.used_bytes": "1GiB"}, ["default used_bytes=1GiB", "open used_bytes=1GiB"]),
         ("storage", "quick", {"rebuild.used_bytes": "4GB", "rebuild.throttle": "default", "rebuild.mode": "strict"}, [

@@ -14,8 +14,7 @@ from infrabench.analysis import results as analysis
 from infrabench.analysis.results import Results, paragraph, table
 from infrabench.analysis.session_data import open_session
 from infrabench.notebook import sections
-from tests.support import storage_fixtures
-from tests.support.analysis_fixtures import NOTHING_MISSING, results_of, table_rows, write_session
+from tests.support.analysis_fixtures import NOTHING_MISSING, results_of, write_session
 from tests.unit.stats import test_knee
 
 
@@ -117,41 +116,3 @@ def test_what_stays_within_the_limit_has_no_knee(found: Results) -> None:
     assert "| native | 12 of 12 |" in shown
     assert "times native" not in shown
     assert "| native |" not in ib.load_knee(swept(found, native=1e9, docker=1e9)).text
-
-
-# two sessions of two engines side by side: by direction alone, and only where both have a ratio
-
-
-def stored(folder: Path, **how: object) -> Results:
-    return results_of(storage_fixtures.write_session(folder, **how), folder.parent / "out")  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return stored(tmp_path_factory.mktemp("quick") / "s")
-
-
-def test_directions_are_compared_by_operation_and_mode(
-    storage: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # in the other engine sequential writes turn, and random reads cannot be told apart
-    monkeypatch.setitem(storage_fixtures.IOPS, ("write", "default"), (9e3, 3e3))
-    monkeypatch.setitem(storage_fixtures.IOPS, ("randread", "strict"), (9e3, 9e3))
-    other = stored(tmp_path / "vm", profile="crosscheck")
-    assert other.systems == ["zfs-vm (emulated)", "ceph-vm (emulated)"]
-    told = {row["scenario"]: row for row in table_rows(sections.directions(storage, str(tmp_path / "vm")))}
-    assert len(told) == 8
-    assert told["sequential write default"]["direction"] == "other direction"
-    assert told["random read strict"]["direction"] == "not decided"
-    assert {row["direction"] for name, row in told.items() if name.startswith("random write")} == {"same direction"}
-    one = told["random write strict"]
-    assert one["ratio"] == "ceph / zfs (user space)"
-    assert one["cross-check"] == "ceph-vm (emulated) / zfs-vm (emulated)"
-    assert one["ratio, 95 % CI"].startswith("[0.")
-    assert (storage.folder / "tables/storage/crosscheck.csv").is_file()
-
-
-def test_without_a_cross_check_it_says_how_to_have_one(storage: Results, tmp_path: Path) -> None:
-    assert "No cross-check was named" in sections.directions(storage, None).text
-    stored(tmp_path / "vm", profile="crosscheck", not_run={"ceph-vm": "the guest did not start"})
-    assert "no operation that both" in sections.directions(storage, str(tmp_path / "vm")).text

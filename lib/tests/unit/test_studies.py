@@ -27,7 +27,7 @@ PODS = (
 # Profiles beyond the three that every study has.
 FURTHER = {
     "cnis": {"factors", "services", "migrated"}, "containers": {"brief", "load"}, "runtimes": {"forty"},
-    "storage": {"crosscheck", "long", "network"},
+    "storage": {"long", "network"},
 }  # fmt: skip
 POOLS = {"storage": 3}  # deployments of `quick` where six are too long: wide intervals, and the notebook says so
 PLACES, MODES = ("same-node", "two-nodes"), ("default", "strict")
@@ -189,15 +189,6 @@ def test_where_the_client_is_shares_the_data_that_requests_go_to() -> None:
     cases = [case for case in registry.study("storage").profiles["network"].cases if case.workload == "fio-4k"]
     assert {case.params["placement"] for case in cases if "placement" in case.params} == {"two-nodes"}
     assert {case.group for case in cases} == {"single requests"}
-
-
-def test_the_cross_check_asks_the_same_of_another_engine() -> None:
-    quick, check = (wanted("storage", name) for name in ("quick", "crosscheck"))
-    assert (quick.systems, quick.baseline) == (("zfs", "ceph"), "zfs")
-    assert (check.systems, check.baseline) == (("zfs-vm", "ceph-vm"), "zfs-vm")
-    mine = {case.scenario for case in quick.cases if case.params.get("path") == "nbd"}
-    assert {case.scenario.removesuffix(" kernel") for case in check.cases} == mine
-    assert {(case.workload, case.params["path"]) for case in check.cases} == {("fio-4k", "kernel")}
 
 
 def test_known_effects_have_true_ratios_for_each_label_that_is_not_the_same() -> None:

@@ -59,7 +59,7 @@ class OpenSite:
     hosts: Mapping[str, Host]
     facts: Mapping[str, Any] = field(default_factory=dict)
     maker: Callable[[str, tuple[str, ...], int], AbstractContextManager[Machines]] | None = None
-    storer: Callable[[str, int, bool, bool], AbstractContextManager[Machines]] | None = None
+    storer: Callable[[str, int, bool], AbstractContextManager[Machines]] | None = None
     private: Mapping[str, str] = field(default_factory=dict)
     versioner: Callable[[Site, str, str], AbstractContextManager[Site]] | None = None
     checks: Sequence[Callable[[], None]] = ()
@@ -70,16 +70,14 @@ class OpenSite:
             raise NotRunnable(f"site {self.name} has no machines for a cluster")
         return self.maker(name, tools, workers)
 
-    def store(
-        self, name: str, need_bytes: int, guest: bool = False, client: bool = False
-    ) -> AbstractContextManager[Machines]:
+    def store(self, name: str, need_bytes: int, client: bool = False) -> AbstractContextManager[Machines]:
         """Return a context with a host for the storage system `name`; `NotRunnable` where the site has none.
 
         With `client` there is one for its client too, where the site has two.
         """
         if self.storer is None:
             raise NotRunnable(f"site {self.name} has no host for a storage system")
-        return self.storer(name, need_bytes, guest, client)
+        return self.storer(name, need_bytes, client)
 
     def version(self, system: str, version: str) -> AbstractContextManager[Site]:
         """Return a context with the site as a version of a system finds it; `NotRunnable` where it has one alone."""

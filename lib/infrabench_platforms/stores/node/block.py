@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,22 +40,17 @@ def serve(config: Config, engine: Any, mode: str) -> dict[str, Any]:
 
 def fill(config: Config, _engine: Any, size: int) -> dict[str, Any]:
     """Fill the first `size` bytes of the raw area with incompressible data, unless this pool has that already."""
-    way = ("--ioengine=nbd", f"--uri={config.uri}")
-    return fill_area(config, size, way, lambda argv: daemons.run(argv, timeout_s=60 + size / MIB))
-
-
-def fill_area(config: Config, size: int, way: Sequence[str], run: Callable[[Sequence[str]], object]) -> dict[str, Any]:
-    """Let `run` call fio, which reaches the volume by the options `way`, unless the raw area is filled that far."""
     marker = config.home / FILLED
     if size > config.raw_bytes:
         raise StoreError(f"the raw area has {config.raw_bytes} bytes: {size} are too many")
     if marker.exists() and size <= json.loads(marker.read_text()):
         return {"written_B": 0}
-    run((
-        "fio", "--name=fill", *way, "--rw=write", "--bs=1M", "--iodepth=8", f"--size={size}",
-        "--refill_buffers=1", "--end_fsync=1", "--output-format=json",
+    argv = (
+        "fio", "--name=fill", "--ioengine=nbd", f"--uri={config.uri}", "--rw=write", "--bs=1M", "--iodepth=8",
+        f"--size={size}", "--refill_buffers=1", "--end_fsync=1", "--output-format=json",
         f"--randseed={random.getrandbits(31)}",  # else each fill would write the same bytes
-    ))  # fmt: skip
+    )  # fmt: skip
+    daemons.run(argv, timeout_s=60 + size / MIB)
     marker.write_text(json.dumps(size))
     return {"written_B": size}
 

@@ -38,21 +38,20 @@ def run(
     argv: Sequence[str | Path],
     *,
     timeout_s: float = 60.0,
-    stdin: str = "",
     environment: Mapping[str, str] | None = None,
 ) -> str:
     """Return stdout of a command that has to succeed; `StoreError` with the end of what it said."""
     words = [str(word) for word in argv]
     try:
         child = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-            env={**os.environ, "LC_ALL": "C", **(environment or {})},
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            errors="replace", env={**os.environ, "LC_ALL": "C", **(environment or {})},
         )  # fmt: skip
     except OSError as error:  # "permission denied" also where a folder of the search path may not be entered
         reason = f"cannot be started: {error.strerror}" if shutil.which(words[0], os.F_OK) else "is not installed"
         raise StoreError(f"{words[0]} {reason}") from error
     try:
-        out, err = child.communicate(stdin, timeout=timeout_s)
+        out, err = child.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
         child.kill()
         # One that waits in the kernel ends later, or never: `subprocess.run` would wait for it.

@@ -36,15 +36,8 @@ def file(config: Config, disk: int) -> Path:
     return folder(config) / f"disk{disk}.img"
 
 
-def given_devices(config: Config) -> list[Path]:
-    """Return the devices that are the disks, where they were given: those of a guest, which are its own and empty."""
-    return [Path(word) for word in config.options.get("devices", "").split()]
-
-
 def make(config: Config, disk: int) -> Path:
     """Make disk 0 or 1 anew and empty, and return its loop device; what there was of it goes."""
-    if found := given_devices(config):
-        return found[disk]
     remove(config, disk)
     path = file(config, disk)
     path.parent.mkdir(exist_ok=True)
@@ -61,9 +54,7 @@ def remove(config: Config, disk: int) -> None:
 
 
 def device(config: Config, disk: int) -> Path:
-    """Return the loop device of disk 0 or 1, or what was given in its place; `StoreError` when there is none."""
-    if present := given_devices(config):
-        return present[disk]
+    """Return the loop device of disk 0 or 1; `StoreError` when there is none."""
     found = attached_devices(file(config, disk))
     if len(found) != 1:
         raise StoreError(f"disk {disk} has {len(found)} loop devices, not one")

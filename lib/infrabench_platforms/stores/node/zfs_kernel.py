@@ -130,8 +130,6 @@ def throttle(config: Config, level: str) -> None:
 
 def fail(config: Config, disk: int) -> dict[str, Any]:
     """Take a disk offline for good, wait until the pool calls itself degraded, and delete it."""
-    if disks.given_devices(config):
-        raise StoreError("a disk that was given is not ours to lose")
     path = str(disks.device(config, disk))
     at_s, begun = time.time(), time.monotonic()
     run("zpool", "offline", pool(config), path)
@@ -248,10 +246,7 @@ def _is_imported(config: Config) -> bool:
 def _import_pool(config: Config) -> None:
     if _is_imported(config):
         return
-    two = [disks.device(config, disk) for disk in range(config.copies)]
-    # A whole disk was given a partition by `zpool create`; a loop device was not.
-    parts = [part for disk in two if (part := disk.with_name(f"{disk.name}-part1")).exists()]
-    where = [word for each in parts or two for word in ("-d", str(each))]
+    where = [word for disk in range(config.copies) for word in ("-d", str(disks.device(config, disk)))]
     run("zpool", "import", "-N", "-o", "cachefile=none", *where, pool(config))
     daemons.until(device(config).exists, SEEN_S, "the volume's device")
 

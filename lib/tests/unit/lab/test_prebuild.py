@@ -128,6 +128,11 @@ def test_everything_has_a_name_and_a_time() -> None:
     assert set(prebuild.IMAGE_S) == {*images.KINDS, *pod_images.KINDS}
 
 
+def test_what_is_made_on_demand_is_made_for_who_names_it_alone() -> None:
+    assert set(prebuild.names()) - set(prebuild.select_names(())) == {*images.ON_DEMAND, *go_parts.ON_DEMAND}
+    assert prebuild.select_names(("slurm",)) == ["slurm"]
+
+
 def test_a_failing_build_says_why_takes_nothing_half_written_and_goes_on_with_the_programs_that_are_left(
     module: Make, fake_go: Fake, tmp_path: Path
 ) -> None:

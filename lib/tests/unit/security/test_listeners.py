@@ -75,7 +75,6 @@ def test_sockets_of_ours_are_unix_sockets_or_on_loopback() -> None:
     found = {name: binds for name, binds in every.items() if binds}
     assert found == {
         "infrabench/machines/hosts/ssh_channel.py": ["local"],  # Unix, in a folder of this user's own
-        "infrabench_platforms/stores/node/guest.py": ["('127.0.0.1', 0)"],
     }
 
 

@@ -16,10 +16,7 @@ from tests.support.shell_strings import package, violations
 
 FILES = files_of_packages()
 # SSH itself carries one string: these quote every word of an argument list for it.
-QUOTING = {
-    "infrabench/machines/hosts/host.py", "infrabench/machines/hosts/remote_shell.py",
-    "infrabench_platforms/stores/node/guest.py", "infrabench_platforms/stores/node/inside.py",
-}  # fmt: skip
+QUOTING = {"infrabench/machines/hosts/host.py", "infrabench/machines/hosts/remote_shell.py"}
 SHOWING = {"infrabench/machines/sites/prepare/plan.py"}  # prints commands as people type them, and runs none
 # Parts of objects that are declared as constants, at the top of modules, and texts of our files that are read once.
 DECLARED = {"infrabench_platforms/clusters/cni.py": {"test"}, "infrabench/core/workloads.py": {"SCRIPTS[path]"}}

@@ -231,14 +231,14 @@ def test_a_client_has_no_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 # ------------------------------------------------------------------------------------------------------ the deployment
 
 
-def made_ready(spec: DeploySpec, hosts: dict[str, Scripted], asked: list[bool], guest: bool = False):
+def made_ready(spec: DeploySpec, hosts: dict[str, Scripted], asked: list[bool]):
     @contextmanager
-    def storer(name: str, need: int, with_guest: bool, with_client: bool) -> Iterator[Machines]:
+    def storer(name: str, need: int, with_client: bool) -> Iterator[Machines]:
         asked.append(with_client)
         yield Machines(hosts if with_client else {"store": hosts["store"]}, {}, {}, embedded=False)
 
     site = OpenSite("x", "inventory", {}, storer=storer)
-    return block_storage.StorageSystem("zfs", lambda *_: block_storage.Engine("zfs"), guest).deploy(site, spec)
+    return block_storage.StorageSystem("zfs", lambda *_: block_storage.Engine("zfs"), {}).deploy(site, spec)
 
 
 def verbs(host: Scripted) -> list[str]:
@@ -273,7 +273,7 @@ def test_a_client_is_made_where_a_case_asks_for_it_and_left_as_it_was_found() ->
 def test_the_cases_of_a_session_say_whether_there_is_a_client(profile: str, wanted: bool) -> None:
     asked: list[bool] = []
 
-    def storer(name: str, need: int, guest: bool, with_client: bool) -> NoReturn:
+    def storer(name: str, need: int, with_client: bool) -> NoReturn:
         asked.append(with_client)
         raise NotRunnable("no more is asked here")
 
@@ -288,7 +288,7 @@ def test_the_client_host_needs_no_daemons_of_the_store_and_is_refused_with_what_
     good = Scripted(answers(df=f"free={GIB * 99}\n"), "server")
     bare = Scripted(answers(df=f"qemu-nbd=qemu-utils\nfree={GIB}\n"), "client")
     with pytest.raises(NotRunnable, match=r"^client: programs are missing: apt-get install qemu-utils"):
-        on_host.store(good, bare, "ceph", GIB, False, True).__enter__()
+        on_host.store(good, bare, "ceph", GIB, True).__enter__()
     assert not any("ceph-osd" in word for word in bare.asked[0])
-    with on_host.store(good, None, "ceph", GIB, False, True) as machines:
+    with on_host.store(good, None, "ceph", GIB, True) as machines:
         assert set(machines.hosts) == {"store"}

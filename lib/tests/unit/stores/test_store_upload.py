@@ -139,13 +139,13 @@ def deployment(node: Node, needs: list[int], *, embedded: bool, spec: DeploySpec
     done: list[str] = []
 
     @contextmanager
-    def storer(name: str, need: int, guest: bool, client: bool) -> Iterator[Machines]:
+    def storer(name: str, need: int, client: bool) -> Iterator[Machines]:
         needs.append(need)
         pause, resume = (lambda: done.append("frozen"), lambda: done.append("thawed")) if embedded else (None, None)
         yield Machines({"store": node}, {}, {}, embedded, pause, resume)
 
     site = OpenSite("x", "lab" if embedded else "inventory", {"server": node}, storer=storer)
-    deploy = block_storage.StorageSystem("ceph", lambda *_: block_storage.Engine("ceph", "user space")).deploy
+    deploy = block_storage.StorageSystem("ceph", lambda *_: block_storage.Engine("ceph", "user space"), {}).deploy
     return deploy(site, spec), done
 
 

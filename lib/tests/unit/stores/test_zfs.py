@@ -1,4 +1,4 @@
-"""ZFS as engine, as module of a kernel and in a guest: what it says of its pools, and what is put back."""
+"""ZFS as engine and as module of a kernel: what it says of its pools, and what is put back."""
 
 from __future__ import annotations
 
