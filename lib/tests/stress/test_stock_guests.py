@@ -5,10 +5,8 @@ They are emulated, and so ten to twenty times slower than others: half an hour, 
 
 from __future__ import annotations
 
-import json
 import shutil
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,6 @@ import pytest
 import yaml
 
 from infrabench import cli
-from infrabench.experiment.campaign import checks, file, summary
 from infrabench.ledger import records
 from infrabench.machines.sites.inventory import Inventory, open_hosts
 from infrabench.machines.sites.prepare.plan import APART
@@ -25,7 +22,6 @@ from infrabench.machines.sites.prepare.requirements import collect_needs
 from infrabench.machines.sites.site import read_file
 from tests.support import stock_guests
 from tests.support.places import ROOT
-from tests.support.started_commands import end_command, start_command, wait_for_trials
 from tests.support.storm import in_long_form
 from tests.support.tiers import without_lab
 
@@ -39,7 +35,6 @@ pytestmark = [
 SYSTEMS = ("native", "docker", "lxc", "incus")
 WORKLOADS = ("sysbench-cpu", "web", "startup")
 BLOCKS = 2
-LONGEST_S = 3600.0
 # Settings that are counters or those of connection tracking, which the kernel loads and keeps; groups that come and go.
 COUNTERS = (
     r"fs\.(dentry|file-nr|inode|aio-nr|quota)|kernel\.(random|ns_last_pid|pty|sched)|net\.ipv4\.tcp_fastopen_key"
@@ -116,9 +111,7 @@ def _changes(before: Mapping[str, Sequence[str]], after: Mapping[str, Sequence[s
     return "\n".join(sorted([*gone, *new]))
 
 
-def test_bare_hosts_are_prepared_measured_and_left_as_they_were(
-    inventory: Path, project: Path, capsys: Any, record_property: Callable[[str, object], None]
-) -> None:
+def test_bare_hosts_are_prepared_measured_and_left_as_they_were(inventory: Path, project: Path, capsys: Any) -> None:
     asked = ("hosts", "prepare", str(inventory), "--study", "containers", "--systems", ",".join(SYSTEMS))
     assert all("incus" not in " ".join(lines) for lines in _hosts_say(inventory, "dpkg-query -W").values())
     assert cli.main([*asked, "--dry-run"]) == 0
@@ -129,14 +122,13 @@ def test_bare_hosts_are_prepared_measured_and_left_as_they_were(
     assert "nothing was changed" in capsys.readouterr().out
 
     _hosts_say(inventory, STATE)  # asked for the first time, Incus starts its daemon, which stays
-    before, begun_s = _hosts_say(inventory, STATE), time.monotonic()
+    before = _hosts_say(inventory, STATE)
     given = {"mode": "run", "profile": "smoke", "site": str(inventory), "session": "stock", "runs": BLOCKS}
     lists = {"systems": SYSTEMS, "workloads": WORKLOADS}
     words = [word for name, value in given.items() for word in ("-p", name, str(value))]
     words += [word for name, values in lists.items() for word in ("-p", name, ",".join(values))]
     out = project / "out/containers.ipynb"
     assert cli.main(["notebook", "run", str(project / "notebooks/containers.ipynb"), str(out), *words]) == 0
-    record_property("seconds", round(time.monotonic() - begun_s))
     assert cli.main(["report", str(out), "--out", str(project / "out")]) == 0
     assert list((project / "out/report").glob("*.html"))
     folder = project / "data/runs/containers/stock"
@@ -159,41 +151,3 @@ def test_a_store_is_made_on_a_stock_machine_and_leaves_it_as_it_was(inventory: P
     assert set(states) == {"ok"}
     changed = _changes(before, _hosts_say(inventory, STATE))
     assert not changed, changed
-
-
-def test_two_sites_are_measured_at_the_same_time_and_a_lost_one_comes_back(inventory: Path, project: Path) -> None:
-    hosts = yaml.safe_load(inventory.read_text())
-    for site, role in (("one", "server"), ("two", "client")):
-        alone = {**hosts, "name": site, "hosts": {"server": hosts["hosts"][role]}}
-        (project / f"{site}.yml").write_text(yaml.safe_dump(alone))
-        wanted = ("--study", "containers", "--systems", "native", "--workloads", "sysbench-cpu", "--yes")
-        assert cli.main(["hosts", "prepare", str(project / f"{site}.yml"), *wanted]) == 0
-    path = project / "both.yml"
-    study = {"profile": "smoke", "systems": ["native"], "workloads": ["sysbench-cpu"], "runs": 12}
-    path.write_text(
-        yaml.safe_dump(
-            {"name": "both", "studies": {"containers": study}, "sites": {"one": "one.yml", "two": "two.yml"}}
-        )
-    )
-    lost = project / "data/runs/containers/both.two.containers"
-    child = start_command("campaign", "run", str(path))
-    wait_for_trials(lost, 6, child, LONGEST_S)
-    stock_guests.set_link(2, "down")
-    status, said = end_command(child, LONGEST_S)
-    stock_guests.set_link(2, "up")
-    assert status != 0, said
-    states = {each["site"]: each["state"] for each in _sessions(project)}
-    assert states == {"one": "complete", "two": "partial"}, said
-
-    assert cli.main(["campaign", "run", str(path)]) == 0
-    assert {each["state"] for each in _sessions(project)} == {"complete"}
-    planned = checks.read_plan(file.read(path))
-    one, two = ([*summary.spans(job.site.label, job.folder)] for job in planned.jobs)
-    together = sum(a.begin_s < b.end_s and b.begin_s < a.end_s for a in one for b in two)
-    assert together >= 2, (one, two)
-    assert summary.describe_overlaps(planned)[1]
-
-
-def _sessions(project: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((project / "out/campaigns/both" / summary.FILE).read_text())["sessions"]
-    return found

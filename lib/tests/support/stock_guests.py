@@ -111,11 +111,6 @@ def address(number: int) -> str:
     return f"{NETWORK}.1{number}"
 
 
-def set_link(number: int, state: str) -> None:
-    """Plug a guest's network card in (``up``), or pull it out (``down``)."""
-    sh("ip", "link", "set", _tap(number), state)
-
-
 def describe_host(number: int, key: Path, user: str = "root") -> dict[str, Any]:
     """Return what an inventory says of a guest; another login than root's has sudo."""
     return {"address": address(number), "user": user, "sudo": user != "root", "key": str(key)}

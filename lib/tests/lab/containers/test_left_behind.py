@@ -144,11 +144,12 @@ def test_what_a_killed_session_has_noted_is_put_back(apart: Apart) -> None:
     del killed  # which would take down once more
 
 
-def test_a_note_that_was_not_written_yet_when_its_session_was_killed_is_made_anew(apart: Apart) -> None:
-    apart.sh("echo 0 >/proc/sys/net/ipv4/ip_forward; mkdir /run/infrabench; : >/run/infrabench/ip_forward")
+@pytest.mark.parametrize("forwards", ["0", "1"])
+def test_a_note_that_was_not_written_yet_when_its_session_was_killed_is_made_anew(apart: Apart, forwards: str) -> None:
+    apart.sh(f"echo {forwards} >/proc/sys/net/ipv4/ip_forward; mkdir /run/infrabench; : >/run/infrabench/ip_forward")
     with guest_bridge.hold_bridge(apart, fake_site(apart)):
         assert apart.sh("cat /proc/sys/net/ipv4/ip_forward") == "1\n"
-    assert apart.sh("cat /proc/sys/net/ipv4/ip_forward; find /run -name 'infrabench*'") == "0\n"
+    assert apart.sh("cat /proc/sys/net/ipv4/ip_forward; find /run -name 'infrabench*'") == f"{forwards}\n"
 
 
 def _site(kind: str) -> FakeSite:

@@ -98,40 +98,6 @@ def test_a_login_with_sudo_measures_as_root_does_and_what_is_of_others_stays(
     assert "198.18.0." not in (folder / "session.json").read_text()
 
 
-def test_ssh_sessions_that_one_connection_may_not_have_are_on_others(
-    inventory: Path, hosts: dict[str, Host], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
-    limit = "/etc/ssh/sshd_config.d/00-theirs.conf"
-    _do(hosts["server"], f"echo MaxSessions 2 >{limit}; systemctl reload ssh")
-    try:
-        status, said = end_command(
-            start_command(*ASKED, "--workloads", "sysbench-cpu", "--site", str(inventory), "--session", "few")
-        )
-    finally:
-        _do(hosts["server"], f"rm {limit}; systemctl reload ssh")
-    assert status == 0, said
-    folder = catalogue.home() / "data/runs/containers/few"
-    states = [records.read_trial(folder, name).state for name in records.recorded(folder)]
-    assert states.count("ok") == 2 * 4
-
-
-def test_a_login_that_sudo_asks_for_a_password_is_told_so(
-    inventory: Path, hosts: dict[str, Host], tmp_path: Path
-) -> None:
-    _do(hosts["server"], "mv /etc/sudoers.d/admin /root/")
-    try:
-        file = tmp_path / "hosts.yml"
-        file.write_text(inventory.read_text().replace("user: root", "user: admin, sudo: true"))
-        status, said = end_command(start_command(*ASKED, "--workloads", "sysbench-cpu", "--site", str(file)))
-        assert status != 0
-        assert (
-            "server: sudo executes no command there without being asked, it says 'sudo: a password is required'" in said
-        )
-    finally:
-        _do(hosts["server"], "mv /root/admin /etc/sudoers.d/")
-
-
 def test_a_filter_that_drops_what_is_forwarded_is_named_before_the_first_trial(
     inventory: Path, hosts: dict[str, Host], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,17 +115,3 @@ def test_a_filter_that_drops_what_is_forwarded_is_named_before_the_first_trial(
     assert "web on native: client does not reach it" in said
     assert "Does a packet filter on server drop what is forwarded?" in said
     assert not list((catalogue.home() / "data/runs/containers").glob("dropped/trials/*"))
-
-
-@pytest.mark.parametrize("where", ["server", "client"])
-def test_an_address_of_others_in_the_guests_range_is_named_before_anything_starts(
-    inventory: Path, hosts: dict[str, Host], where: str
-) -> None:
-    _do(hosts[where], "ip link add theirs0 type bridge; ip addr add 198.18.64.77/32 dev theirs0")
-    try:
-        status, said = end_command(start_command(*ASKED, "--workloads", "sysbench-cpu", "--site", str(inventory)))
-    finally:
-        _do(hosts[where], "ip link del theirs0")
-    assert status != 0
-    assert f"{where}: its device theirs0 has an address in the guests' network 198.18.64.0/24" in said
-    assert "198.18.64.77" not in said

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -79,7 +78,7 @@ def test_every_runtime_is_what_it_claims(fleet: tuple[Site, dict[str, Deployment
 
 @pytest.mark.parametrize("name", list(LOGS))
 def test_times_at_the_runtime_are_those_of_its_own_log_for_the_same_pods(
-    fleet: tuple[Site, dict[str, Deployment]], name: str, capsys: pytest.CaptureFixture[str]
+    fleet: tuple[Site, dict[str, Deployment]], name: str
 ) -> None:
     with thawed(fleet[1][name]) as targets:
         verb(targets, "remove")
@@ -93,9 +92,6 @@ def test_times_at_the_runtime_are_those_of_its_own_log_for_the_same_pods(
     for operation, (first, last) in LOGS[name].items():
         own_s = _logged_s(log, first, last)
         counted = {key: after[operation][key] - before[operation][key] for key in ("count", "seconds")}
-        with capsys.disabled():
-            told = f"{name} {operation}: kubelet {counted['seconds']:.3f} s, its own log {own_s:.3f} s, of 4 pods"
-            sys.stdout.write(f"\n{told}\n")
         assert counted["count"] == 4
         # The kubelet's figure has the call itself on top.
         assert own_s - 0.02 < counted["seconds"] < own_s + 0.1 * own_s + 0.1

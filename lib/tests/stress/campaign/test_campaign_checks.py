@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import DesignError, InfrabenchError, SiteError
-from infrabench.experiment.campaign import checks, engine, file, slurm, summary
+from infrabench.experiment.campaign import checks, engine, slurm, summary
 from infrabench.experiment.campaign.checks import Answer
 from infrabench.experiment.campaign.file import Campaign, Slurm
 from infrabench.machines.hosts import claims
@@ -93,28 +93,6 @@ def test_one_server_under_two_addresses_is_found_by_its_kernel(written: Written,
     assert told.startswith("sites a and b share a machine: server of a and server of b run on one kernel")
 
 
-def test_one_server_is_one_site_whatever_is_declared(written: Written, inventory: Inventory, home: Path) -> None:
-    (home / "copy.yml").write_text(inventory("a").read_text().replace("name: a", "name: copy"))
-    told = refused(written(STUDY + "sites: {a: a.yml, b: copy.yml}\nshares: [[a, b]]\n"))
-    assert told == ["sites a and b are one: they have the same server; a site is listed once"]
-
-
-def test_machines_of_clusters_count_where_a_study_uses_them(written: Written, inventory: Inventory) -> None:
-    team = "    {role}: {{address: 127.0.0.{number}, user: x}}\n"
-
-    def clusters(first: int) -> str:
-        roles = "".join(team.format(role=role, number=first + i) for i, role in enumerate(("control", "worker1")))
-        return f"clusters:\n  flannel:\n{roles}"
-
-    inventory("a", more=clusters(50))
-    inventory("b", more=clusters(51))
-    campaign = written(STUDY + "sites: {a: a.yml, b: b.yml}\n")
-    known, _ = file.read_sites(campaign, "local")
-    mine = file.machines(known["a"], ["flannel"])
-    assert mine["flannel-worker1"] == file.machines(known["b"], ["flannel"])["flannel-control"] == "127.0.0.51:22"
-    assert "flannel-worker1" not in file.machines(known["a"], ["plain"])
-
-
 def test_a_session_of_other_parameters_is_named_before_anything_starts(written: Written, home: Path) -> None:
     campaign = written(STUDY + "sites: {here: local}\n")
     folder = checks.read_plan(campaign).jobs[0].folder
@@ -176,18 +154,6 @@ def test_a_kernel_says_when_it_started_to_the_microsecond() -> None:
     assert max(told) - min(told) < claims.ONE_KERNEL_NS / 10
     started = next(int(line.split()[1]) for line in Path("/proc/stat").read_text().splitlines() if "btime" in line)
     assert abs(told[0] / 1e9 - started) < 2
-
-
-@pytest.mark.parametrize("nodes", ["n1", "n2"])
-def test_with_slurm_the_same_target_is_another_machine_on_other_nodes(written: Written, home: Path, nodes: str) -> None:
-    place = "{target: local, slurm: {nodes: %s}}"
-    campaign = written(STUDY + f"sites: {{a: {place % 'n1'}, b: {place % nodes}}}\n")
-    known, wrong = file.read_sites(campaign, "slurm")
-    assert wrong == []
-    assert bool(file.find_duplicates(known)) is (nodes == "n1")
-    assert file.find_duplicates(file.read_sites(campaign, "local")[0])
-    if nodes == "n2":
-        assert checks.check_all(campaign, "slurm").alone == frozenset()
 
 
 Written = Callable[[str], Campaign]
