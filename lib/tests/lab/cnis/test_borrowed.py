@@ -46,8 +46,8 @@ def test_a_study_runs_on_them_and_leaves_nothing(tmp_path: Path, monkeypatch: py
         with lab.keep_cluster("borrowed", FLANNEL.CNI.parts) as machines:  # three nodes of the lab with nothing on them
             team = {role: {"address": host.address, **key} for role, host in machines.hosts.items()}
             hosts = {"server": {"address": "198.18.0.11", **key}}
-            data = {"name": "ours", "known_hosts": str(ssh / "known_hosts"), "hosts": hosts, "clusters": {"flannel": team}}
-            file.write_text(yaml.safe_dump(data))
+            data = {"name": "ours", "known_hosts": str(ssh / "known_hosts"), "hosts": hosts}
+            file.write_text(yaml.safe_dump({**data, "clusters": {"flannel": team}}))
             before = {role: _state(host) for role, host in machines.hosts.items()}
             wanted = session.request(study("cnis"), profile="smoke", systems=["flannel"], runs=1, site=str(file))
             folder = runs.carry_out(wanted).path

@@ -31,7 +31,14 @@ from infrabench_platforms.systems import _flows
 from tests.support.lab_trials import build_tools, run_trial, values
 from tests.support.leftovers import init_of
 from tests.support.machine_noise import is_carried_out
-from tests.support.started_commands import end_command, hash_trials, start_command, thawed, wait_for_trials
+from tests.support.started_commands import (
+    assert_each_planned_trial_once,
+    end_command,
+    hash_trials,
+    start_command,
+    thawed,
+    wait_for_trials,
+)
 from tests.support.storm import LONG, size
 
 # The first test builds what is not built yet: half an hour where nothing is.
@@ -155,13 +162,6 @@ def running(study: Mapping[str, str], folder: Path, *systems: str) -> subprocess
     return start_command(*words, "--systems", *systems, environment=study)
 
 
-def assert_each_planned_trial_once(folder: Path) -> None:
-    done = [read_trial(folder, name).trial for name in recorded(folder)]
-    assert sorted(trial.id for trial in done if not trial.attempt) == sorted(trial.id for trial in read_plan(folder))
-    assert verify(folder) == []
-    assert reparse.compare(folder).differences == ()
-
-
 @pytest.mark.usefixtures("nothing_left")
 def test_a_session_that_is_killed_and_then_loses_a_worker_ends_with_every_planned_trial_once(
     tmp_path: Path, study: dict[str, str]
@@ -193,6 +193,7 @@ def test_a_session_that_is_killed_and_then_loses_a_worker_ends_with_every_planne
     assert status == 0, said
     assert second.items() < hash_trials(folder).items()
     assert_each_planned_trial_once(folder)
+    assert reparse.compare(folder).differences == ()
     records = [read_trial(folder, name) for name in sorted(recorded(folder)) if name not in spoiled]
     assert {(record.trial.system, record.trial.workload) for record in records} == {
         ("flannel", "iperf3"), ("flannel", "pod-network"), ("host", "iperf3"),

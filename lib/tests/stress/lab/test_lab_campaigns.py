@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from infrabench import cli
-from infrabench.core import Host, Machines, Result
+from infrabench.core import Host, Machines, Result, wait
 from infrabench.experiment.campaign import checks, engine, file, summary
 from infrabench.experiment.campaign.plan import Plan
 from infrabench.ledger import catalogue, records
@@ -31,6 +31,7 @@ from infrabench_platforms.lab.shell import state_dir
 from tests.support import slurm_cluster
 from tests.support.places import ROOT
 from tests.support.slurm_cluster import PARTITION
+from tests.support.started_commands import assert_each_planned_trial_once
 from tests.support.storm import in_long_form
 
 # The first run makes an image of Debian packages: two minutes.
@@ -135,10 +136,7 @@ def engaged(controller: Host, home: Path, name: str) -> Iterator[Engine]:
 
 
 def until(what: Callable[[], bool], told: Callable[[], str]) -> None:
-    deadline = time.monotonic() + LONGEST_S
-    while not what():
-        assert time.monotonic() < deadline, told()
-        time.sleep(0.5)
+    assert wait.until(what, LONGEST_S, 0.5), told()
 
 
 def trials(home: Path, name: str, site: str = "*") -> int:
@@ -154,12 +152,10 @@ def assert_proven(planned: Plan, wanted: int) -> None:
     """Every trial is there once and sound, and by the times in the ledgers no two met."""
     assert sum(stand.done for stand in planned.stands.values()) == wanted
     for job in planned.jobs:
-        assert records.verify(job.folder) == []
+        assert_each_planned_trial_once(job.folder)
         every = records.read_trials(job.folder)
-        first = [record for record in every if not record.trial.attempt]
-        assert sorted(record.trial.id for record in first) == sorted(each.id for each in records.read_plan(job.folder))
         # What is there beyond the plan repeats a trial that the machine spoilt.
-        invalid = {records.place(record.trial) for record in first if record.state == "invalid"}
+        invalid = {records.place(each.trial) for each in every if not each.trial.attempt and each.state == "invalid"}
         assert {records.place(record.trial) for record in every if record.trial.attempt} == invalid
         assert (engine.own(job, planned.campaign)["out"]).is_file()
     of_sessions = json.loads(summary.write(planned).read_text())["sessions"]
