@@ -125,13 +125,6 @@ def test_a_drawing_that_fails_ends_no_session(
     assert "12 of 12 trials" in shelf.texts(0)[-1]
 
 
-@pytest.mark.usefixtures("often")
-def test_what_failed_is_counted_beside_the_progress(shelf: Shelf, tmp_path: Path) -> None:
-    with live.shown("fakes broken") as step:
-        run_session(registry.study("fakes"), tmp_path / "s", on_progress=step, profile="broken")
-    assert shelf.texts(0)[-1].endswith("; 2 failed, 2 timeout, 10 unparsable")
-
-
 def test_a_large_session_is_drawn_small(tmp_path: Path) -> None:
     """The primary metrics of a session with as many trials as `quick` has; the picture stays one of a screen."""
     made = write_session(tmp_path / "s", blocks=30)

@@ -10,13 +10,12 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from docker.errors import APIError
 from pylxd.exceptions import LXDAPIException, NotFound
 
 from infrabench.core import ProvisionError
 from infrabench.machines.hosts.host import LocalHost
 from infrabench_platforms import containers, guest_bridge
-from infrabench_platforms.systems import docker, lxc, lxd, native, podman
+from infrabench_platforms.systems import lxc, lxd, native, podman
 from tests.support.fakes import FakeSite, fake_site
 from tests.support.namespaces import Apart, open_apart
 
@@ -160,20 +159,6 @@ def test_an_unpacked_guest_of_lxc_is_entered_by_root_alone_and_removed(tmp_path:
     (home / "mine").mkdir()
     containers.run_script(host, lxc._REMOVE, str(home), lxc.NAME, lxc.SPARE, lxc.BASE)
     assert [path.name for path in home.iterdir()] == ["mine"]
-
-
-def test_docker_is_left_without_what_was_imported() -> None:
-    tags = {"infrabench/guest:1", "infrabench/guest:2", "mine/tool:1"}
-    removed: list[str] = []
-
-    def remove(tag: str) -> None:
-        if tag == "infrabench/guest:2":
-            raise APIError("conflict: a container of somebody is of it")
-        removed.append(tag)
-
-    images = SimpleNamespace(list=lambda name: [SimpleNamespace(tags=sorted(tags))], remove=remove)
-    docker._remove_images(SimpleNamespace(images=images))  # type: ignore[arg-type]
-    assert removed == ["infrabench/guest:1"]
 
 
 PODMAN = """#!/bin/sh

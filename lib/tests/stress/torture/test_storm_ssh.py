@@ -23,7 +23,7 @@ from infrabench.machines.hosts import host as hosts
 from infrabench.machines.hosts.host import SSHHost
 from tests.stress.torture import farhost
 from tests.support.fakes import fake_site, run_session
-from tests.support.started_commands import hash_trials
+from tests.support.started_commands import hash_trials, unused_port
 from tests.support.storm import SEED, size
 
 
@@ -104,9 +104,7 @@ def test_a_flood_from_a_far_host_is_stopped(far: Far, monkeypatch: pytest.Monkey
 
 
 def test_nobody_listens(far: Far) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    assert "cannot connect" in said(lambda: far.host(port=port).run(("true",), timeout_s=5))
+    assert "cannot connect" in said(lambda: far.host(port=unused_port()).run(("true",), timeout_s=5))
 
 
 def test_somebody_listens_and_says_nothing(far: Far) -> None:

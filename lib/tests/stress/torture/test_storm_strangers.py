@@ -19,7 +19,6 @@ import pytest
 from infrabench.analysis import session_data, tables
 from infrabench.analysis.dataset import part
 from infrabench.analysis.results import Results
-from infrabench.analysis.spreadsheets import write_csv
 from infrabench.analysis.tidy import tidy
 from infrabench.cli import session as commands
 from infrabench.core import InfrabenchError, LedgerError, SchemaError
@@ -33,7 +32,6 @@ from infrabench.notebook import start_page
 from infrabench.publish import latex
 from infrabench.publish.report import files
 from tests.stress.torture import strangers
-from tests.support.analysis_fixtures import read_table
 from tests.support.stored_sessions import reseal, write_session
 from tests.support.storm import SEED, Memory, size
 
@@ -262,12 +260,3 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def test_a_tidy_table_with_such_texts_is_read_back_as_it_was(tmp_path: Path) -> None:
-    table = tidy(write_session(tmp_path / "s"))
-    table.loc[0, "reason"], table.loc[1, "reason"], table.loc[2, "reason"] = "=1+1", "''=quoted'", "a\r=1"
-    write_csv(table, tmp_path / "t.csv")
-    assert "'=1+1" in (tmp_path / "t.csv").read_text()
-    pd.testing.assert_frame_equal(read_table(tmp_path / "t.csv"), table)
-    assert catalogue.is_recorded(tmp_path) is False

@@ -53,17 +53,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_packages_are_one_a_line_with_the_reason() -> None:
-    lines = [line for line in (GUEST / "packages.txt").read_text().splitlines() if not line.startswith("#")]
-    assert all(re.fullmatch(r"[a-z0-9.+-]+ +# .+", line) for line in lines)
-
-
-@pytest.mark.parametrize("path", [BIN / "ib-service", GUEST / "setup.sh"])
-def test_scripts_are_posix_shell(path: Path) -> None:
-    subprocess.run(["sh", "-n", path], check=True)
-    assert path.stat().st_mode & 0o111
-
-
 def test_ports_and_pages_agree_with_the_workloads() -> None:
     assert f"Listen 0.0.0.0:{web.PARAMS['port'].default}\n" in (ETC / "web/apache2.conf").read_text()
     assert f"listen_port={ftp.PARAMS['port'].default}\n" in (ETC / "ftp/vsftpd.conf").read_text()

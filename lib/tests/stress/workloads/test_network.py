@@ -21,6 +21,7 @@ from infrabench.machines.hosts.host import LocalHost
 from infrabench.workloads import _counters, _network, iperf3, netperf, pod_network
 from tests.support import workloads
 from tests.support.captures import with_stdout
+from tests.support.started_commands import unused_port
 from tests.support.workloads import captured, changed, measured, refused
 
 LISTENER = """
@@ -137,8 +138,7 @@ def test_claim_names_the_device_of_the_interface() -> None:
 
 @pytest.fixture
 def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        return unused.getsockname()[1]
+    return unused_port()
 
 
 @pytest.fixture
