@@ -219,3 +219,35 @@ class TestSSHHost:
         assert seen.split()[0] == "198.18.0.12"
         behind.close()
         gateway.close()
+
+
+class Killed(BaseException):
+    """The end of a process that nothing catches."""
+
+
+def test_a_lab_whose_maker_is_killed_while_it_notes_its_facts_is_not_taken_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = lab.images.Image("node", "x", tmp_path)
+    monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path / "state"))
+    for where, name, put in (
+        (lab, "require", lambda: None),
+        (lab, "_remove", lambda holder, say: None),
+        (lab, "_start", lambda guest, node: lab.lab_dir().mkdir(exist_ok=True)),
+        (lab.images, "make", lambda kind, say: image),
+        (lab.network, "check_owner", lambda: None),
+    ):
+        monkeypatch.setattr(where, name, put)
+
+    def kill(source: str, target: str) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", kill)
+        with pytest.raises(Killed):
+            lab.up()
+    with pytest.raises(SiteError, match="the lab is not up"):
+        lab.facts()
+    assert not lab._matches(image, image)
+    lab.up()
+    assert lab.facts() == lab._facts(image, image)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from infrabench.core import Deployment, DeploySpec, NotRunnable, Site, Target, d
 from infrabench.experiment.execution import preflight
 from infrabench.machines.sites.site import open_site
 from infrabench.studies.runtimes import STUDY
-from infrabench_platforms.clusters import pods
+from infrabench_platforms.clusters import pods, runtimes
 from tests.support.lab_trials import build_tools, run_trial, values
 from tests.support.started_commands import thawed
 
@@ -186,3 +188,24 @@ def test_more_pods_than_fit_are_refused_with_the_number_that_does(
     roles = preflight.roles(site, made["containerd-runc"])
     with pytest.raises(NotRunnable, match=f"1000 pods do not fit, {fits} do: "):
         plan_steps(workload, {**default_params(workload), "pods": 1000}, roles)
+
+
+def test_the_wrapper_of_gvisors_shim_shows_the_map_to_the_verb_that_starts_and_to_nothing_else(tmp_path: Path) -> None:
+    shim, users = tmp_path / "shim", tmp_path / "map"
+    shim.write_text("#!/bin/sh\ncat /proc/self/uid_map; head -n 1 /proc/$$/uid_map; printf '%s\\n' \"$@\"\n")
+    users.write_text("0 0 7\n")
+    shim.chmod(0o755)
+    wrapper = tmp_path / "wrapper"
+    wrapper.write_text(runtimes._SHIM_WRAPPER.format(shim=shim).replace(runtimes.GVISOR_USER_MAP, str(users)))
+
+    def run(*words: str) -> list[str]:
+        argv = ["sh", str(wrapper), *words]
+        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=20).stdout.splitlines()
+
+    child, own, *words = run("-id", "a b", "start")
+    assert words == ["-id", "a b", "start"]
+    assert own == "0 0 7"
+    assert child.split() != ["0", "0", "7"]  # a program that the shim starts sees its own
+    assert run("-id", "x", "delete")[1].split() == child.split()
+    assert "0 0 7" not in Path("/proc/self/mountinfo").read_text()
+    assert str(users) not in Path("/proc/self/mountinfo").read_text()
