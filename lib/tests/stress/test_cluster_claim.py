@@ -116,17 +116,6 @@ def test_a_claim_is_renewed_and_goes_with_its_session(leases: Leases) -> None:
     assert leases.kept is None
 
 
-def test_a_second_session_is_told_who_has_the_cluster_and_since_when(leases: Leases) -> None:
-    first = claims.make_holder("first")
-    with claim_cluster(leases.host(), API, first, quiet):
-        with pytest.raises(SiteError) as caught:
-            claim_cluster(leases.host(), API, claims.make_holder("second"), quiet).__enter__()
-        assert leases.holder == first["claim"]
-    told = "session first of user {user} (process {pid} on {controller}) since {since}".format(**first)
-    assert f"the cluster is in use by {told}. Two sessions" in str(caught.value)
-    assert leases.kept is None
-
-
 def test_a_claim_whose_holder_is_gone_is_taken_over_after_it_has_expired(leases: Leases) -> None:
     dead(leases)
     said: list[str] = []

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import ModuleType
 
 import pytest
-from pylxd.exceptions import LXDAPIException, NotFound
 
 from infrabench.core import ProvisionError
 from infrabench.machines.hosts.host import LocalHost
 from infrabench_platforms import containers, guest_bridge
-from infrabench_platforms.systems import lxc, lxd, native, podman
-from tests.support.fakes import FakeSite, fake_site
+from infrabench_platforms.systems import lxc, native, podman
+from tests.support.fakes import fake_site
 from tests.support.namespaces import Apart, open_apart
 
 OWN = """
@@ -134,17 +132,6 @@ def test_a_note_that_was_not_written_yet_when_its_session_was_killed_is_made_ane
     assert sh(apart, "cat /proc/sys/net/ipv4/ip_forward; find /run -name 'infrabench*'") == f"{forwards}\n"
 
 
-def _site(kind: str) -> FakeSite:
-    site = fake_site(LocalHost("here"))
-    site.kind = kind
-    return site
-
-
-@pytest.mark.parametrize(("kind", "kept"), [("lab", True), ("local", False), ("inventory", False)])
-def test_imported_images_stay_in_the_lab_alone(kind: str, kept: bool) -> None:
-    assert containers.keeps_image(_site(kind)) is kept
-
-
 def test_an_unpacked_guest_of_lxc_is_entered_by_root_alone_and_removed(tmp_path: Path) -> None:
     host, home, tar = LocalHost(), tmp_path / "lxc", tmp_path / "guest.tar"
     (tmp_path / "su").write_text("")
@@ -181,39 +168,3 @@ def test_podman_is_left_without_what_was_imported(left: str, tmp_path: Path) -> 
     rows = (tmp_path / "log").read_text().splitlines()
     assert [row for row in rows if row.startswith("image rm")] == ["image rm localhost/infrabench/guest:1"]
     assert (tmp_path / "umounted").exists() is (left == "")
-
-
-class Pool:
-    def __init__(self, description: str, used_by: list[str], refuse: bool = False) -> None:
-        self.description, self.used_by, self.refuse, self.there = description, used_by, refuse, True
-
-    def delete(self) -> None:
-        if self.refuse:
-            raise LXDAPIException(SimpleNamespace(status_code=400, json=lambda: {"error": "busy"}))
-        self.there = False
-
-
-@pytest.mark.parametrize(
-    ("pool", "there"),
-    [
-        (Pool(lxd.OURS, []), False), (Pool(lxd.OURS, ["/1.0/instances/web"]), True), (Pool("", []), True),
-        (Pool(lxd.OURS, [], refuse=True), True), (None, False),
-    ],
-)  # fmt: skip
-def test_lxd_is_left_without_what_was_imported(pool: Pool | None, there: bool) -> None:
-    gone: list[str] = []
-
-    def image(*names: str) -> Any:
-        remove: Callable[..., None] = lambda wait: gone.extend(names)  # noqa: E731
-        return SimpleNamespace(aliases=[{"name": name} for name in names], delete=remove)
-
-    def get(name: str) -> Pool:
-        if pool is None:
-            raise NotFound(SimpleNamespace(status_code=404, json=lambda: {"error": "not found"}))
-        return pool
-
-    every = [image("infrabench-guest-1"), image("infrabench-of-mine"), image()]
-    client = SimpleNamespace(images=SimpleNamespace(all=lambda: every), storage_pools=SimpleNamespace(get=get))
-    lxd._remove_images(lxd.FAMILY["lxd"], client)  # type: ignore[arg-type]
-    assert gone == ["infrabench-guest-1"]
-    assert pool is None or pool.there is there

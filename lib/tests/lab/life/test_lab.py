@@ -19,7 +19,7 @@ from infrabench.machines.hosts.host import SSHHost
 from infrabench.machines.sites.site import open_site
 from infrabench_platforms import lab, local_leftovers
 from infrabench_platforms.lab import images
-from infrabench_platforms.lab.shell import sh, state_dir
+from infrabench_platforms.lab.shell import sh
 from tests.support.leftovers import init_of, left_since, traces
 
 
@@ -115,22 +115,6 @@ def test_a_lab_lasts_as_long_as_its_user_unless_it_is_kept() -> None:
     with open_site("lab"):
         pass
     assert lab.status().up
-
-
-@pytest.mark.usefixtures("nothing_left")
-def test_a_lab_of_another_state_folder_is_told_and_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with open_site("lab") as site:
-        standing, before = state_dir(), traces()
-        monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path / "other"))
-        for change in (lab.up, lab.down, lab.purge):
-            with pytest.raises(SiteError, match=rf"INFRABENCH_STATE={standing} infrabench lab down"):
-                change()
-        assert lab.status().leftovers == ()
-        monkeypatch.setenv("INFRABENCH_STATE", str(standing))
-        assert not left_since(before)
-        assert all(host.run(("true",), timeout_s=5).ok for host in site.hosts.values())
 
 
 @pytest.mark.usefixtures("nothing_left")

@@ -112,27 +112,6 @@ def test_a_pod_runs_its_tools(pod: Path, command: list[str], said: str) -> None:
     assert said in done.stdout + done.stderr, done
 
 
-def test_a_pod_measures_a_network(pod: Path) -> None:
-    """Both ends in a network of their own, as two containers of one pod are."""
-    inside = (
-        "ip link set lo up; ip address add 10.0.0.1/32 dev lo;"
-        "iperf3 --server --one-off --daemon; netserver -p 12866 >/dev/null; sleep 0.3;"
-        "iperf3 --client 10.0.0.1 --time 1 --json | grep -c bits_per_second;"
-        "netperf -P 0 -H 10.0.0.1 -p 12866 -t TCP_RR -l 1 -- -o THROUGHPUT,P99_LATENCY"
-    )
-    outside = 'mount --bind /dev "$1/dev" && exec chroot "$1" sh -c "$2"'
-    done = subprocess.run(
-        ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", outside, "sh", pod, inside],
-        capture_output=True, text=True, timeout=60, env={"PATH": pod_images.PATH},
-    )  # fmt: skip
-    assert done.returncode == 0, done
-    streams, last = done.stdout.split()
-    assert int(streams) > 2, done
-    rate, latency = (float(each) for each in last.split(","))
-    assert rate > 0
-    assert latency > 0
-
-
 def test_a_pod_is_small(pod: Path) -> None:
     files = [path for path in pod.rglob("*") if path.is_file() and not path.is_symlink()]
     assert sum(path.stat().st_size for path in files) < 40 * 2**20

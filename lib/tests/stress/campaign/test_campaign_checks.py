@@ -86,13 +86,6 @@ def test_two_sites_that_share_a_host_say_so(written: Written, inventory: Invento
     planned(written(text + "shares: [[b, a]]\n"))
 
 
-def test_one_server_under_two_addresses_is_found_by_its_kernel(written: Written, inventory: Inventory) -> None:
-    inventory("a")
-    inventory("b")
-    (told,) = refused(written(STUDY + "sites: {a: a.yml, b: b.yml}\n"))
-    assert told.startswith("sites a and b share a machine: server of a and server of b run on one kernel")
-
-
 def test_a_session_of_other_parameters_is_named_before_anything_starts(written: Written, home: Path) -> None:
     campaign = written(STUDY + "sites: {here: local}\n")
     folder = checks.read_plan(campaign).jobs[0].folder

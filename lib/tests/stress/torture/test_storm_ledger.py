@@ -6,9 +6,6 @@ import json
 import multiprocessing
 import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,7 +21,7 @@ from infrabench.analysis.tidy import tidy
 from infrabench.core import InfrabenchError, LedgerError, SiteError
 from infrabench.experiment.execution import blocks, trial
 from infrabench.experiment.execution.reparse import check_plan
-from infrabench.ledger import ledger, records
+from infrabench.ledger import records
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.hosts.host import LocalHost
 from tests.stress.torture import strangers
@@ -96,22 +93,6 @@ def test_a_second_run_is_refused_and_touches_nothing_of_the_first(tmp_path: Path
     assert len(records.recorded(folder)) == 6 * RUNS
     assert alive(mark) == []
     assert [path.name for path in folder.parent.iterdir()] == ["s"]
-
-
-def test_a_claim_of_what_never_began_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), ledger.claimed(tmp_path / "runs/s"):
-        raise KeyError
-    assert list((tmp_path / "runs").iterdir()) == []
-    # Whoever is killed before there is a session leaves a folder that the next one takes over.
-    script = (
-        "import os, sys, pathlib, infrabench.ledger.ledger as ledger\n"
-        "with ledger.claimed(pathlib.Path(sys.argv[1])): os.kill(os.getpid(), 9)"
-    )
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "runs/s")], timeout=60)
-    assert done.returncode == -signal.SIGKILL
-    assert len(list((tmp_path / "runs").iterdir())) == 1
-    run(tmp_path / "runs/s")
-    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["s"]
 
 
 # ------------------------------------------------------------------------------------------------- other versions
