@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from infrabench.core import SiteError
+from infrabench.core import SiteError, wait
 from infrabench.machines.hosts import claims
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.sites import cluster_claim
@@ -97,10 +97,7 @@ def dead(leases: Leases, session: str = "killed") -> claims.Holder:
 
 
 def wait_for(done: Any) -> None:
-    end = time.monotonic() + 5
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.005)
+    assert wait.until(done, 5, 0.005)
 
 
 def test_a_claim_is_renewed_and_goes_with_its_session(leases: Leases) -> None:

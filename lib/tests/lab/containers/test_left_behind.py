@@ -16,6 +16,7 @@ from infrabench_platforms import containers, guest_bridge
 from infrabench_platforms.systems import lxc, native, podman
 from tests.support.fakes import fake_site
 from tests.support.namespaces import Apart, open_apart
+from tests.support.scripts import write_program
 
 OWN = """
 while umount --lazy /run/netns 2>/dev/null; do :; done  # of this machine, if it has one: it would be listed below ours
@@ -148,7 +149,7 @@ def test_an_unpacked_guest_of_lxc_is_entered_by_root_alone_and_removed(tmp_path:
     assert [path.name for path in home.iterdir()] == ["mine"]
 
 
-PODMAN = """#!/bin/sh
+PODMAN = """
 echo "$*" >>{log}
 case "$1 $2" in
   "images --format") printf 'localhost/infrabench/guest:1\\nlocalhost/infrabench/guest-of-mine:1\\nmine:2\\n' ;;
@@ -159,10 +160,8 @@ esac
 
 @pytest.mark.parametrize("left", ["", "0123"])
 def test_podman_is_left_without_what_was_imported(left: str, tmp_path: Path) -> None:
-    for name, text in (("podman", PODMAN.format(log=tmp_path / "log", left=left)), ("umount", PODMAN.format(
-        log=tmp_path / "umounted", left=""))):  # fmt: skip
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
+    write_program(tmp_path / "podman", PODMAN.format(log=tmp_path / "log", left=left))
+    write_program(tmp_path / "umount", f"touch {tmp_path}/umounted")
     env = ("env", f"PATH={tmp_path}:{os.environ['PATH']}", "sh", "-c", podman._REMOVE_IMAGES, "sh", podman.IMAGE)
     assert LocalHost().run(env, timeout_s=10).ok
     rows = (tmp_path / "log").read_text().splitlines()

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from infrabench import registry
-from infrabench.core import Deployment, DeploySpec, NotRunnable, Site, Target, default_params, plan_steps
-from infrabench.experiment.execution import preflight
+from infrabench.core import Deployment, DeploySpec, Site, Target
 from infrabench.machines.sites.site import open_site
 from infrabench.studies.runtimes import STUDY
 from infrabench_platforms.clusters import pods, runtimes
@@ -177,17 +176,6 @@ def test_pods_that_do_not_start_fail_their_trial_with_evidence_and_are_removed(
     evidence = finished.blobs["evidence.stdout"].decode()
     assert "ErrImageNeverPull" in evidence
     assert "RunPodSandbox" in evidence  # the runtime's own log
-
-
-def test_more_pods_than_fit_are_refused_with_the_number_that_does(
-    fleet: tuple[Site, dict[str, Deployment]],
-) -> None:
-    site, made = fleet
-    fits = made["containerd-runc"].targets["control"].pods
-    workload = registry.workload("pods-stream")
-    roles = preflight.roles(site, made["containerd-runc"])
-    with pytest.raises(NotRunnable, match=f"1000 pods do not fit, {fits} do: "):
-        plan_steps(workload, {**default_params(workload), "pods": 1000}, roles)
 
 
 def test_the_wrapper_of_gvisors_shim_shows_the_map_to_the_verb_that_starts_and_to_nothing_else(tmp_path: Path) -> None:

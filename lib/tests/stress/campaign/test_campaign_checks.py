@@ -16,6 +16,7 @@ from infrabench.experiment.campaign.file import Campaign, Slurm
 from infrabench.machines.hosts import claims
 from infrabench.machines.hosts.host import LocalHost
 from tests.support.campaigns import Inventory, planned, refused
+from tests.support.scripts import write_program
 
 Written = Callable[[str], Campaign]
 STUDY = "name: c\nstudies: {camp: {profile: few}}\n"
@@ -149,7 +150,6 @@ def test_a_kernel_says_when_it_started_to_the_microsecond() -> None:
     assert abs(told[0] / 1e9 - started) < 2
 
 
-Written = Callable[[str], Campaign]
 RUN = "_0b7e4c3a-1111-4222-8333-444455556666"
 PROGRAMS = {
     "sbatch": 'echo 7; for word in "$@"; do printf "%s\\n" "$word"; done >"$HERE/submitted"',
@@ -168,10 +168,8 @@ def cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     here.mkdir()
     monkeypatch.setenv("HERE", str(here))
     for name, text in PROGRAMS.items():
-        program = home / "bin" / name
-        program.unlink(missing_ok=True)
-        program.write_text(f"#!/bin/sh\n{text}\n")
-        program.chmod(0o755)
+        (home / "bin" / name).unlink(missing_ok=True)
+        write_program(home / "bin" / name, text)
     names = [f"{slurm.job_prefix(each)}{RUN}" for each in ("c", "c2")]
     (here / "queue").write_text(f"3 {names[0]}\n4 {names[1]}\n5 something else\n\n")
     return here
@@ -209,7 +207,7 @@ def test_what_an_earlier_start_left_is_cancelled_and_nothing_else(cluster: Path)
 
 
 def test_no_slurm_and_a_slurm_that_does_not_answer_are_told_apart(home: Path, cluster: Path) -> None:
-    (home / "bin/squeue").write_text("#!/bin/sh\necho cannot contact controller >&2; exit 1\n")
+    write_program(home / "bin/squeue", "echo cannot contact controller >&2; exit 1")
     with pytest.raises(SiteError, match="Slurm does not answer: squeue exited with 1: cannot contact controller"):
         slurm.cancel("c")
     (home / "bin/squeue").unlink()
@@ -221,5 +219,5 @@ def test_accounts_are_guessed_for_nobody(cluster: Path, home: Path) -> None:
     assert "--slurm-no-account" in slurm.options("c", [Slurm(), Slurm(nodes="a")])
     assert "--slurm-no-account" not in slurm.options("c", [Slurm(), Slurm(account="a")])
     assert slurm.options("c", [])[-2:] == ["--slurm-status-command", "squeue"]
-    (home / "bin/sacct").write_text("#!/bin/sh\nexit 0\n")
+    write_program(home / "bin/sacct", "exit 0")
     assert "squeue" not in slurm.options("c", [])

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import nbformat
 import pytest
 import yaml
 
@@ -22,7 +21,7 @@ from infrabench.experiment.execution.reparse import compare
 from infrabench.ledger.archive import pack, unpack
 from infrabench.ledger.records import read_trials, verify
 from infrabench.machines.sites import kubeconfig, redaction
-from tests.support.campaigns import link_programs
+from tests.support.campaigns import link_programs, write_notebook
 from tests.support.ssh_server import Login, serving
 
 ADDRESS = "127.83.41.7"  # loopback in fact, and any address to the suite
@@ -53,10 +52,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for sessions, with the programs of this machine but the one that would make an image."""
     folder = tmp_path_factory.mktemp("home")
     link_programs(folder / "bin", "mmdebstrap")
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    cells = [nbformat.v4.new_code_cell(text) for text in CELLS]
-    cells[0].metadata["tags"] = ["parameters"]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), folder / "talk.ipynb")
+    write_notebook(folder / "talk.ipynb", *CELLS)
     return folder
 
 

@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import random
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import reduce
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 
 from infrabench import registry
 from infrabench.analysis.tidy import tidy
-from infrabench.core import InfrabenchError, LedgerError, SiteError
+from infrabench.core import InfrabenchError, LedgerError, SiteError, wait
 from infrabench.experiment.execution import blocks, trial
 from infrabench.experiment.execution.reparse import check_plan
 from infrabench.ledger import records
@@ -28,7 +27,7 @@ from tests.stress.torture import strangers
 from tests.stress.torture.dens import MARK, alive
 from tests.support import mutations
 from tests.support.dataset_sessions import contents as files
-from tests.support.fakes import fake_site, run_session
+from tests.support.fakes import fake_site, run_session, stop_after
 from tests.support.stored_sessions import reseal
 from tests.support.storm import SEED, size
 
@@ -61,20 +60,14 @@ def in_background(folder: Path, mark: str) -> Any:
     return child
 
 
-def until(ready: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not ready():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("moment", ["deploying", "measuring"])
 def test_a_second_run_is_refused_and_touches_nothing_of_the_first(tmp_path: Path, moment: str) -> None:
     folder, mark = tmp_path / "runs/s", f"two-{moment}-{os.getpid()}"
     child = in_background(folder, mark)
     try:
         dens = tmp_path / "dens"
-        until(lambda: list(dens.glob("*/pid")) if moment == "deploying" else list(folder.glob("trials/[!.]*")))
+        begun = (dens, "*/pid") if moment == "deploying" else (folder, "trials/[!.]*")
+        assert wait.until(lambda: list(begun[0].glob(begun[1])), 60, 0.01)
         keepers = {path: path.read_text() for path in dens.glob("*/pid")}
         begin = time.monotonic()
         with pytest.raises(LedgerError, match="is being written by another run"):
@@ -295,16 +288,9 @@ def test_a_clock_that_jumps_between_trials_changes_neither_order_nor_durations(
 def test_an_interruption_whose_length_the_clock_cannot_tell_spoils_its_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone_s: float, discards: int
 ) -> None:
-    class Enough(Exception):
-        """Ends a session in its middle."""
-
-    def stop(progress: Any) -> None:
-        if progress.done == 2:
-            raise Enough
-
     folder = tmp_path / "runs/s"
-    with pytest.raises(Enough):
-        run(folder, on_progress=stop)
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, on_progress=stop_after(2))
     last = max(records.read_trials(folder), key=lambda each: each.started_utc)
     ended = blocks.datetime.fromisoformat(last.started_utc).timestamp() + last.duration_s
 

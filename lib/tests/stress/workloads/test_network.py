@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import reduce
+from itertools import pairwise
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -332,8 +333,9 @@ def test_an_interval_whose_bytes_nobody_would_miss_is_not_missing(lost: int | No
         for told in (report, report[SERVER]):
             whole = told["intervals"].pop()["sum"]
             ends = [whole["start"] + part * (whole["end"] - whole["start"]) / 3 for part in range(4)]
-            thirds = [{**whole, "start": ends[n], "end": ends[n + 1], "bytes": whole["bytes"] * (n == 0)} for n in range(3)]
-            told["intervals"] += [{"sum": each} for number, each in enumerate(thirds) if number != lost]
+            for part, (start, end) in enumerate(pairwise(ends)):
+                third = {**whole, "start": start, "end": end, "bytes": whole["bytes"] if part == 0 else 0}
+                told["intervals"] += [{"sum": third}] if part != lost else []
 
     capture = changed(captured("iperf3", "tcp-3.18"), "iperf3", change)
     assert iperf3.parse(capture) if lost is None else "interval" in refused("iperf3", capture)
