@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infrabench.core import Host
 from infrabench.experiment.execution import runs, session
 from infrabench.ledger import catalogue, records
 from infrabench.registry import study, system
 from infrabench_platforms import lab
+from infrabench_platforms.containers import run_script
 from tests.support.machine_noise import is_carried_out
 
 FLANNEL = system("flannel")
@@ -32,12 +32,6 @@ systemctl list-units --all --plain --no-legend 'infrabench-*' | awk '{print $1}'
 """
 
 
-def _state(host: Host) -> str:
-    result = host.run(("sh", "-s"), timeout_s=60, stdin=STATE.encode())
-    assert result.ok, result.stderr
-    return result.stdout.decode()
-
-
 def test_a_study_runs_on_them_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path))
     ssh, file = lab.lab_dir() / "ssh", tmp_path / "hosts.yml"
@@ -48,12 +42,12 @@ def test_a_study_runs_on_them_and_leaves_nothing(tmp_path: Path, monkeypatch: py
             hosts = {"server": {"address": "198.18.0.11", **key}}
             data = {"name": "ours", "known_hosts": str(ssh / "known_hosts"), "hosts": hosts}
             file.write_text(yaml.safe_dump({**data, "clusters": {"flannel": team}}))
-            before = {role: _state(host) for role, host in machines.hosts.items()}
+            before = {role: run_script(host, STATE) for role, host in machines.hosts.items()}
             wanted = session.request(study("cnis"), profile="smoke", systems=["flannel"], runs=1, site=str(file))
             folder = runs.carry_out(wanted).path
             found = {(record.trial.workload, record.trial.scenario): record for record in records.read_trials(folder)}
             assert [record.reason for record in found.values() if not is_carried_out(record)] == []
             assert {("iperf3", "tcp second two-nodes"), ("pod-network", "multus")} <= found.keys()
-            assert {role: _state(host) for role, host in machines.hosts.items()} == before
+            assert {role: run_script(host, STATE) for role, host in machines.hosts.items()} == before
     finally:
         lab.down()

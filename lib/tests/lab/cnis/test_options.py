@@ -1,4 +1,4 @@
-"""CNIs with an option, as real clusters: each is what its name says, and leads connections where it should; no CNI."""
+"""CNIs with an option, as real clusters: each is what its name says, and leads connections where it should."""
 
 from __future__ import annotations
 

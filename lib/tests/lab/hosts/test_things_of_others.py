@@ -12,6 +12,7 @@ from infrabench.ledger import catalogue, records
 from infrabench.machines.sites.inventory import Inventory, open_hosts
 from infrabench.machines.sites.site import read_file
 from infrabench_platforms import lab
+from infrabench_platforms.containers import run_script
 from tests.support.started_commands import end_command, start_command
 
 # Of a host that somebody works on: containers of three engines, a network, volumes, rules, a route, a service.
@@ -68,15 +69,9 @@ def hosts(inventory: Path) -> Iterator[dict[str, Host]]:
     assert isinstance(found, Inventory)
     with open_hosts(found, found.hosts) as opened:
         for host in opened.values():
-            _do(host, LOGIN)
-        _do(opened["server"], THEIRS)
+            run_script(host, LOGIN)
+        run_script(opened["server"], THEIRS, timeout_s=60)
         yield dict(opened)
-
-
-def _do(host: Host, text: str) -> str:
-    result = host.run(("sh", "-s"), timeout_s=60, stdin=text.encode())
-    assert result.ok, result.stderr
-    return result.stdout.decode()
 
 
 def test_a_login_with_sudo_measures_as_root_does_and_what_is_of_others_stays(
@@ -85,7 +80,7 @@ def test_a_login_with_sudo_measures_as_root_does_and_what_is_of_others_stays(
     monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
     file = tmp_path / "hosts.yml"
     file.write_text(inventory.read_text().replace("user: root", "user: admin, sudo: true"))
-    before = _do(hosts["server"], STATE).splitlines()
+    before = run_script(hosts["server"], STATE).splitlines()
     workloads = ("sysbench-cpu", "web", "startup")
     status, said = end_command(
         start_command(*ASKED, "--workloads", *workloads, "--site", str(file), "--session", "sudo")
@@ -94,7 +89,7 @@ def test_a_login_with_sudo_measures_as_root_does_and_what_is_of_others_stays(
     folder = catalogue.home() / "data/runs/containers/sudo"
     states = [records.read_trial(folder, name).state for name in records.recorded(folder)]
     assert states.count("ok") == 2 * 4 * len(workloads)
-    assert _do(hosts["server"], STATE).splitlines() == before
+    assert run_script(hosts["server"], STATE).splitlines() == before
     assert "198.18.0." not in (folder / "session.json").read_text()
 
 
@@ -102,7 +97,7 @@ def test_a_filter_that_drops_what_is_forwarded_is_named_before_the_first_trial(
     inventory: Path, hosts: dict[str, Host], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
-    _do(hosts["server"], "iptables -I FORWARD -d 198.18.64.0/24 -j DROP")
+    run_script(hosts["server"], "iptables -I FORWARD -d 198.18.64.0/24 -j DROP")
     try:
         status, said = end_command(
             start_command(
@@ -110,7 +105,7 @@ def test_a_filter_that_drops_what_is_forwarded_is_named_before_the_first_trial(
             )
         )
     finally:
-        _do(hosts["server"], "iptables -D FORWARD -d 198.18.64.0/24 -j DROP")
+        run_script(hosts["server"], "iptables -D FORWARD -d 198.18.64.0/24 -j DROP")
     assert status == 1, said
     assert "web on native: client does not reach it" in said
     assert "Does a packet filter on server drop what is forwarded?" in said

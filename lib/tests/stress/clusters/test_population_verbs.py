@@ -15,7 +15,7 @@ import pytest
 from infrabench_platforms.clusters import pods
 
 # Pods are files; a pod whose name is in SICK never gets Ready, one in STUCK never goes.
-KUBECTL = """import json, os, sys, time
+KUBECTL = """import json, sys, time
 from pathlib import Path
 home = Path(__file__).parent
 argv = [word for word in sys.argv[1:] if not word.startswith("--namespace")]
@@ -78,8 +78,6 @@ elif argv[0] == "delete":
     for name in [word for word in argv[2:] if not word.startswith("-")]:
         if name not in names("stuck") or "--force" in argv:
             (home / (name + ".json")).unlink(missing_ok=True)
-elif argv[0] == "exec" and "date" in argv[-1]:
-    os.execvp(argv[-3], argv[-3:])
 elif argv[0] == "exec":
     (home / "list").write_text(sys.stdin.read())
     for line in (home / "list").read_text().splitlines():
