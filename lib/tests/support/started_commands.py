@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.core import Deployment, Target
+from infrabench.core import Deployment, Target, wait
 from infrabench.ledger.records import read_plan, read_trials, recorded, verify
 
 LONGEST_S = 300.0
@@ -26,10 +25,10 @@ def start_command(*words: str, environment: Mapping[str, str] = os.environ) -> s
     return subprocess.Popen(argv, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
 
 
-def end_command(child: subprocess.Popen[str], within_s: float = LONGEST_S) -> tuple[int, str]:
+def end_command(child: subprocess.Popen[str]) -> tuple[int, str]:
     """Return the exit status and what was said; a command that does not end is killed."""
     try:
-        out, err = child.communicate(timeout=within_s)
+        out, err = child.communicate(timeout=LONGEST_S)
     except subprocess.TimeoutExpired:
         child.kill()
         out, err = child.communicate()
@@ -49,11 +48,9 @@ def assert_each_planned_trial_once(folder: Path) -> None:
     assert verify(folder) == []
 
 
-def wait_for_trials(folder: Path, count: int, child: subprocess.Popen[str], within_s: float = LONGEST_S) -> None:
+def wait_for_trials(folder: Path, count: int, child: subprocess.Popen[str]) -> None:
     """Return when a session that still runs has recorded so many trials; else the test fails with what it said."""
-    deadline = time.monotonic() + within_s
-    while len(hash_trials(folder)) < count and child.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait.until(lambda: len(hash_trials(folder)) >= count or child.poll() is not None, LONGEST_S, 0.05)
     if child.poll() is not None or len(hash_trials(folder)) < count:
         child.kill()
         pytest.fail(f"it did not come to {count} trials: {end_command(child)}")

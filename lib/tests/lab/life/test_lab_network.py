@@ -84,10 +84,3 @@ def test_a_route_that_uses_the_range_is_named_and_neither_up_nor_down_touches_it
         network.up()
     network.down()
     assert _routes(ip) == before
-
-
-def test_what_the_lab_made_itself_goes(ip: Ip) -> None:
-    before = _routes(ip)
-    network.up()
-    network.down()
-    assert _routes(ip) == before

@@ -13,7 +13,6 @@ import pytest
 
 from infrabench.core import ProvisionError
 from infrabench_platforms.lab import pod_images
-from infrabench_platforms.lab.shell import open_state_dir
 from tests.unit.lab.test_pod_images import unpacked
 
 needs_gcc = pytest.mark.skipif(not shutil.which("gcc"), reason="not run: no gcc here")
@@ -53,26 +52,6 @@ def test_pause_waits_takes_in_children_and_ends_when_told(pause: Path, number: s
     assert child.poll() is None
     child.send_signal(number)
     assert child.wait(5) == 0
-
-
-@needs_gcc
-def test_an_image_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path))
-    open_state_dir()
-    monkeypatch.setattr(pod_images, "PROGRAMS", {"gcc": "gcc"})
-    assert pod_images.cached("pause") is None
-    stale = tmp_path / "images" / "pause-0000000000000000.part"
-    stale.mkdir(parents=True)
-    said: list[str] = []
-    image = pod_images.make("pause", said.append)
-    assert said == [f"Making the pod image pause {image.hash} (once)"]
-    assert image == pod_images.make("pause", said.append) == pod_images.cached("pause")
-    assert len(said) == 1
-    assert not stale.exists()
-    manifest, config, layer = unpacked(image.tar.read_bytes())
-    assert manifest[0]["RepoTags"] == [f"localhost/infrabench/pause:{image.hash}"]
-    assert config["config"]["Entrypoint"] == ["/pause"]
-    assert layer.getnames() == ["pause"]
 
 
 @pytest.fixture(scope="module")

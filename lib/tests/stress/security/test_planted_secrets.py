@@ -20,7 +20,7 @@ import yaml
 from infrabench.experiment.execution.reparse import compare
 from infrabench.ledger.archive import pack, unpack
 from infrabench.ledger.records import read_trials, verify
-from infrabench.machines.sites import kubeconfig, redaction
+from infrabench.machines.sites import redaction
 from tests.support.campaigns import link_programs, write_notebook
 from tests.support.ssh_server import Login, serving
 
@@ -150,18 +150,3 @@ def test_the_session_is_whole_and_reads_the_same_again(made: Path, monkeypatch: 
     monkeypatch.setenv("INFRABENCH_PLUGINS", str(PLUGINS))
     assert verify(session_of(made)) == []
     assert compare(session_of(made)).differences == ()
-
-
-def test_a_kubeconfig_leaves_neither_key_nor_token_nor_place(tmp_path: Path) -> None:
-    server = f"https://me:{IN_URL}@api.planted.example:6443"
-    user = {"client-key-data": "planted-key-data", "token": "planted-bearer"}
-    path = tmp_path / "planted-place" / "config"
-    config = kubeconfig.read_context(path, {
-        "current-context": "me@planted", "clusters": [{"name": "east", "cluster": {"server": server}}],
-        "contexts": [{"name": "me@planted", "context": {"cluster": "east"}}], "users": [{"name": "me", "user": user}],
-    })  # fmt: skip
-    said = f"Cannot reach {server}: dial api.planted.example:6443; kubectl --kubeconfig {path} --context me@planted"
-    told = redaction.text(said, kubeconfig.private(config))
-    assert not re.search("planted|hunter2", told), told
-    assert told.endswith("dial API-SERVER:6443; kubectl --kubeconfig KUBECONFIG --context CONTEXT")
-    assert not re.search("planted|hunter2", config.name)
