@@ -79,33 +79,6 @@ def test_it_is_not_drawn_at_every_trial(shelf: Shelf, tmp_path: Path) -> None:
     assert len(shelf.places[1]) <= 3
 
 
-@pytest.mark.usefixtures("often")
-def test_an_interrupt_says_what_is_recorded_and_the_next_run_goes_on_with_it(
-    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    step = live._Board.step
-
-    def stopped(board: live._Board, now: Any) -> None:
-        step(board, now)
-        if now.done == 5:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(live._Board, "step", stopped)
-    with pytest.raises(Interrupted, match=r"^5 of 12 trials are recorded, .* Run this cell again to go on") as told:
-        run(tmp_path / "s")
-    assert told.value._render_traceback_() == [f"Interrupted: {told.value}"]
-    assert "interrupted after" in shelf.texts(0)[-1]
-    assert "fake-other" in shelf.texts(1)[-1]
-    first = recorded(tmp_path / "s")
-    assert len(first) == 5
-    monkeypatch.setattr(live._Board, "step", step)
-    run(tmp_path / "s")
-    assert first < recorded(tmp_path / "s")
-    again = shelf.texts(2)
-    assert again[0].startswith("fakes tiny: 5 of 12 trials, block 2 of 3")
-    assert "12 of 12 trials" in again[-1]
-
-
 def test_an_interrupt_before_the_first_trial_says_so(shelf: Shelf) -> None:
     with pytest.raises(Interrupted, match=r"^no trial is recorded, "), live.shown("a"):
         raise KeyboardInterrupt

@@ -174,6 +174,31 @@ def test_nothing_is_upgraded_or_removed_on_the_way(machine: Sandbox, tmp_path: P
         assert "  iozone-common: 1 -> 3.489-1" in told
 
 
+def test_a_host_that_fails_is_named_and_the_others_go_on(machine: Sandbox, tmp_path: Path, run: RUN) -> None:
+    bad = package(tmp_path / "bad", "iozone3", "9-1", "iozone", postinst="echo it cannot be >&2; exit 1")
+    repository = _root(machine) / "srv/repository"
+    publish([*repository.glob("a*.deb"), bad], repository)
+    with _inventory(tmp_path / "ssh", machine) as file:
+        data = yaml.safe_load(file.read_text())
+        data["hosts"]["client"] = {"address": "127.0.0.1", "port": 1}
+        file.write_text(yaml.safe_dump(data))
+        status, told, log = run(file, *ARGUMENTS, "--yes")
+        assert status == 1
+        assert "client: failed: client: cannot connect" in told
+        assert "server: failed: env DEBIAN_FRONTEND=noninteractive" in told
+        assert "iozone3: not there" not in told  # half installed is not installed
+        assert "  apache2: not there -> 2.4-1" in told
+        assert "not ready: server, client" in log
+        (record,) = file.parent.glob("*.json")
+        said = json.loads(record.read_text())["hosts"]
+        assert "exited with 100" in said["server"]["error"]
+        assert said["server"]["changed"] == {"apache2": [None, "2.4-1"]}
+        assert "cannot connect" in said["client"]["error"]
+        again, told, _ = run(file, *ARGUMENTS, "--yes")
+        assert again == 1  # what is half installed is not ready, although its program is there
+        assert "  iozone3  9-1  for iozone" in told
+
+
 def test_without_root_an_administrator_is_told_what_to_run(machine: Sandbox, tmp_path: Path, run: RUN) -> None:
     machine.sh("apt-get -qq update")
     before = _changed(machine)

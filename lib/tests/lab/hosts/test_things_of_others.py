@@ -93,6 +93,40 @@ def test_a_login_with_sudo_measures_as_root_does_and_what_is_of_others_stays(
     assert "198.18.0." not in (folder / "session.json").read_text()
 
 
+def test_ssh_sessions_that_one_connection_may_not_have_are_on_others(
+    inventory: Path, hosts: dict[str, Host], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
+    limit = "/etc/ssh/sshd_config.d/00-theirs.conf"
+    run_script(hosts["server"], f"echo MaxSessions 2 >{limit}; systemctl reload ssh")
+    try:
+        status, said = end_command(
+            start_command(*ASKED, "--workloads", "sysbench-cpu", "--site", str(inventory), "--session", "few")
+        )
+    finally:
+        run_script(hosts["server"], f"rm {limit}; systemctl reload ssh")
+    assert status == 0, said
+    folder = catalogue.home() / "data/runs/containers/few"
+    states = [records.read_trial(folder, name).state for name in records.recorded(folder)]
+    assert states.count("ok") == 2 * 4
+
+
+def test_a_login_that_sudo_asks_for_a_password_is_told_so(
+    inventory: Path, hosts: dict[str, Host], tmp_path: Path
+) -> None:
+    run_script(hosts["server"], "mv /etc/sudoers.d/admin /root/")
+    try:
+        file = tmp_path / "hosts.yml"
+        file.write_text(inventory.read_text().replace("user: root", "user: admin, sudo: true"))
+        status, said = end_command(start_command(*ASKED, "--workloads", "sysbench-cpu", "--site", str(file)))
+        assert status != 0
+        assert (
+            "server: sudo executes no command there without being asked, it says 'sudo: a password is required'" in said
+        )
+    finally:
+        run_script(hosts["server"], "mv /root/admin /etc/sudoers.d/")
+
+
 def test_a_filter_that_drops_what_is_forwarded_is_named_before_the_first_trial(
     inventory: Path, hosts: dict[str, Host], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
