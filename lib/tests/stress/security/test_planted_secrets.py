@@ -113,15 +113,14 @@ def test_everything_was_really_made_and_the_tools_did_talk(made: Path) -> None:
     assert found(made, "reached_at")  # and the notebook showed what systems say
 
 
-@pytest.mark.parametrize("secret", ["planted-token", "planted-aws", "planted-password", "planted-proxy"])
-def test_no_secret_of_the_environment_is_in_what_is_written(made: Path, secret: str) -> None:
-    assert found(made, re.escape(secret)) == []
-
-
 @pytest.mark.parametrize(
-    "secret", [ADDRESS, "planted-user-90d3", "planted-jumper-1b", "bastion.planted.example", IN_URL, "PRIVATE KEY"]
-)
-def test_no_way_in_is_in_what_is_written(made: Path, secret: str) -> None:
+    "secret",
+    [
+        "planted-token", "planted-aws", "planted-password", "planted-proxy", ADDRESS, "planted-user-90d3",
+        "planted-jumper-1b", "bastion.planted.example", IN_URL, "PRIVATE KEY",
+    ],
+)  # fmt: skip
+def test_no_secret_and_no_way_in_is_in_what_is_written(made: Path, secret: str) -> None:
     assert found(made, rf"(?<![0-9]\.){re.escape(secret)}(?!\.[0-9])") == []
 
 
