@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import time
@@ -12,15 +11,13 @@ import infrabench
 from infrabench.core import SiteError
 from infrabench.experiment.execution.monitor import watching
 from infrabench.machines.hosts.host import LocalHost
+from tests.support.scripts import load_script
 
 PROBES = Path(infrabench.__file__).parent / "machines" / "hosts" / "probes"
 
 
 def probe(name):
-    spec = importlib.util.spec_from_file_location(f"probe_{name}", PROBES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(PROBES / f"{name}.py")
 
 
 def test_a_window_has_a_sample_at_each_end_and_one_a_second_between_and_nothing_from_before():

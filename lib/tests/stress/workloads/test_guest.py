@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import time
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -16,6 +15,7 @@ import pytest
 
 from infrabench.workloads import ftp, mail, stream, web
 from tests.support.places import PLATFORMS
+from tests.support.scripts import load_script
 
 GUEST = PLATFORMS / "lab/guest"
 BIN = GUEST / "overlay/usr/local/bin"
@@ -35,11 +35,7 @@ Nov 21 13:00:02 mail postfix/smtpd[9]: NOQUEUE: reject: RCPT from unknown[198.18
 
 @pytest.fixture(scope="module")
 def helper() -> ModuleType:
-    loader = SourceFileLoader("ib_mail", str(BIN / "ib-mail"))
-    module = ModuleType("ib_mail")
-    code = compile(loader.get_data(str(BIN / "ib-mail")), "ib-mail", "exec")
-    exec(code, module.__dict__)
-    return module
+    return load_script(BIN / "ib-mail")
 
 
 @pytest.fixture(scope="module")
