@@ -41,7 +41,7 @@ def hash_trials(folder: Path) -> dict[str, str]:
     return {name: sha256((folder / "trials" / name / "trial.json").read_bytes()).hexdigest() for name in found}
 
 
-def assert_each_planned_trial_once(folder: Path) -> None:
+def check_whole(folder: Path) -> None:
     """A session is sound, and every planned trial is recorded once, whatever was repeated."""
     done = [record.trial for record in read_trials(folder)]
     assert sorted(trial.id for trial in done if not trial.attempt) == sorted(trial.id for trial in read_plan(folder))

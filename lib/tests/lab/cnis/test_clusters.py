@@ -31,14 +31,7 @@ from infrabench_platforms.systems import _flows
 from tests.support.lab_trials import build_tools, run_trial, values
 from tests.support.leftovers import init_of
 from tests.support.machine_noise import is_carried_out
-from tests.support.started_commands import (
-    assert_each_planned_trial_once,
-    end_command,
-    hash_trials,
-    start_command,
-    thawed,
-    wait_for_trials,
-)
+from tests.support.started_commands import check_whole, end_command, hash_trials, start_command, thawed, wait_for_trials
 from tests.support.storm import LONG, size
 
 # The first test builds what is not built yet: half an hour where nothing is.
@@ -192,7 +185,7 @@ def test_a_session_that_is_killed_and_then_loses_a_worker_ends_with_every_planne
     status, said = end_command(running(study, folder, "flannel", "host"))
     assert status == 0, said
     assert second.items() < hash_trials(folder).items()
-    assert_each_planned_trial_once(folder)
+    check_whole(folder)
     assert reparse.compare(folder).differences == ()
     records = [read_trial(folder, name) for name in sorted(recorded(folder)) if name not in spoiled]
     assert {(record.trial.system, record.trial.workload) for record in records} == {

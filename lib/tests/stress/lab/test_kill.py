@@ -18,7 +18,7 @@ from infrabench.ledger.records import read_trials, verify
 from infrabench.workloads import rebuild
 from infrabench_platforms import lab
 from tests.support.started_commands import (
-    assert_each_planned_trial_once,
+    check_whole,
     end_command,
     hash_trials,
     processes_with,
@@ -55,9 +55,9 @@ def started(folder: Path, *more: str) -> subprocess.Popen[str]:
     return start_command("run", *REQUEST, *more, "--session", str(folder), environment=environment)
 
 
-def assert_whole(folder: Path) -> None:
+def check_all_ok(folder: Path) -> None:
     """Every planned trial is recorded, none a second time, and all ended well."""
-    assert_each_planned_trial_once(folder)
+    check_whole(folder)
     assert {(record.trial.attempt, record.state) for record in read_trials(folder)} == {(0, "ok")}
 
 
@@ -87,7 +87,7 @@ def test_a_session_of_other_systems_removes_what_a_killed_one_left(tmp_path: Pat
     status, said = end_command(child)
     assert status == 0, said
     assert "Removing what a killed session has left on server" in said
-    assert_whole(tmp_path / "other")
+    check_all_ok(tmp_path / "other")
     assert left_on_server() == b""
 
 
@@ -109,7 +109,7 @@ def test_ctrl_c_cleans_up_and_the_same_command_goes_on(tmp_path: Path) -> None:
     status, said = end_command(started(folder, *asked))
     assert status == 0, said
     assert first.items() < hash_trials(folder).items()
-    assert_whole(folder)
+    check_all_ok(folder)
     assert json.loads((folder / "session.json").read_text())["blocks"] == 4
 
 
@@ -161,7 +161,7 @@ def test_a_session_killed_in_a_rebuild_goes_on_with_each_trial_once(tmp_path: Pa
     assert len(before) == 1
     status, said = end_command(start_command(*words))
     assert status == 0, said
-    assert_each_planned_trial_once(folder)
+    check_whole(folder)
     assert {record.state for record in read_trials(folder)} <= {"ok", "invalid"}
     assert before.items() < hash_trials(folder).items()
     assert lab.nodes.find_loops() == []

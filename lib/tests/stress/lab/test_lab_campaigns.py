@@ -31,7 +31,7 @@ from infrabench_platforms.lab.shell import state_dir
 from tests.support import slurm_cluster
 from tests.support.places import ROOT
 from tests.support.slurm_cluster import PARTITION
-from tests.support.started_commands import assert_each_planned_trial_once
+from tests.support.started_commands import check_whole
 from tests.support.storm import in_long_form
 
 # The first run makes an image of Debian packages: two minutes.
@@ -152,7 +152,7 @@ def assert_proven(planned: Plan, wanted: int) -> None:
     """Every trial is there once and sound, and by the times in the ledgers no two met."""
     assert sum(stand.done for stand in planned.stands.values()) == wanted
     for job in planned.jobs:
-        assert_each_planned_trial_once(job.folder)
+        check_whole(job.folder)
         every = records.read_trials(job.folder)
         # What is there beyond the plan repeats a trial that the machine spoilt.
         invalid = {records.place(each.trial) for each in every if not each.trial.attempt and each.state == "invalid"}

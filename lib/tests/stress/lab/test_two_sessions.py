@@ -14,12 +14,7 @@ from infrabench.machines.hosts import marks
 from infrabench.machines.hosts.remote_shell import probe
 from infrabench_platforms import lab
 from infrabench_platforms.lab import node_groups
-from tests.support.started_commands import (
-    assert_each_planned_trial_once,
-    end_command,
-    start_command,
-    wait_for_trials,
-)
+from tests.support.started_commands import check_whole, end_command, start_command, wait_for_trials
 
 SITES = ("local", "lab", "inventory")
 REQUEST = ("run", "containers", "--profile", "smoke", "--systems", "native", "--workloads", "null")
@@ -71,7 +66,7 @@ def test_the_second_is_told_and_both_end_whole(places: dict[str, str], tmp_path:
     second = tmp_path / first_site
     status, said = end_command(started(second, places[first_site], "2"))
     assert status == 0, said
-    assert_each_planned_trial_once(second)
+    check_whole(second)
 
 
 def test_a_user_without_rights_is_told_too(tmp_path: Path) -> None:

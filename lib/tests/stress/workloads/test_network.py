@@ -294,7 +294,7 @@ def test_an_interval_that_is_missing_or_told_twice_is_noticed(case: str, side: s
                     iperf3.parse(changed)
 
 
-def ending(more: int) -> Capture:
+def more_at_end(more: int) -> Capture:
     """Return a run whose server counted `more` bytes at the end than its intervals add up to."""
 
     def change(report: dict[str, Any]) -> None:
@@ -308,10 +308,10 @@ def ending(more: int) -> Capture:
 
 def test_threads_count_on_after_an_interval_and_one_thread_does_not() -> None:
     """As of 3.16 the sum at the end is up to 0.1 % more than its intervals, and it is what was received."""
-    end = json.loads(ending(131072)["iperf3"].stdout)[SERVER]["end"]["sum_received"]
-    assert measured("iperf3", ending(131072))["throughput_bit_per_s"] == 8 * end["bytes"] / end["seconds"]
-    older = ending(131072)["iperf3"].stdout.replace(b"iperf 3.18", b"iperf 3.12")
-    wrong = (ending(-1), ending(end["bytes"] // 500), with_stdout(ending(0), "iperf3", older))
+    end = json.loads(more_at_end(131072)["iperf3"].stdout)[SERVER]["end"]["sum_received"]
+    assert measured("iperf3", more_at_end(131072))["throughput_bit_per_s"] == 8 * end["bytes"] / end["seconds"]
+    older = more_at_end(131072)["iperf3"].stdout.replace(b"iperf 3.18", b"iperf 3.12")
+    wrong = (more_at_end(-1), more_at_end(end["bytes"] // 500), with_stdout(more_at_end(0), "iperf3", older))
     for each in wrong:
         assert "bytes at the end, of all intervals" in refused("iperf3", each)
 
