@@ -42,12 +42,12 @@ def test_a_study_runs_on_them_and_leaves_nothing(tmp_path: Path, monkeypatch: py
             hosts = {"server": {"address": "198.18.0.11", **key}}
             data = {"name": "ours", "known_hosts": str(ssh / "known_hosts"), "hosts": hosts}
             file.write_text(yaml.safe_dump({**data, "clusters": {"flannel": team}}))
-            before = {role: run_script(host, STATE) for role, host in machines.hosts.items()}
+            before = {role: run_script(host, STATE, timeout_s=60) for role, host in machines.hosts.items()}
             wanted = session.request(study("cnis"), profile="smoke", systems=["flannel"], runs=1, site=str(file))
             folder = runs.carry_out(wanted).path
             found = {(record.trial.workload, record.trial.scenario): record for record in records.read_trials(folder)}
             assert [record.reason for record in found.values() if not is_carried_out(record)] == []
             assert {("iperf3", "tcp second two-nodes"), ("pod-network", "multus")} <= found.keys()
-            assert {role: run_script(host, STATE) for role, host in machines.hosts.items()} == before
+            assert {role: run_script(host, STATE, timeout_s=60) for role, host in machines.hosts.items()} == before
     finally:
         lab.down()

@@ -80,7 +80,7 @@ def test_a_login_with_sudo_measures_as_root_does_and_what_is_of_others_stays(
     monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
     file = tmp_path / "hosts.yml"
     file.write_text(inventory.read_text().replace("user: root", "user: admin, sudo: true"))
-    before = run_script(hosts["server"], STATE).splitlines()
+    before = run_script(hosts["server"], STATE, timeout_s=60).splitlines()
     workloads = ("sysbench-cpu", "web", "startup")
     status, said = end_command(
         start_command(*ASKED, "--workloads", *workloads, "--site", str(file), "--session", "sudo")
@@ -89,7 +89,7 @@ def test_a_login_with_sudo_measures_as_root_does_and_what_is_of_others_stays(
     folder = catalogue.home() / "data/runs/containers/sudo"
     states = [records.read_trial(folder, name).state for name in records.recorded(folder)]
     assert states.count("ok") == 2 * 4 * len(workloads)
-    assert run_script(hosts["server"], STATE).splitlines() == before
+    assert run_script(hosts["server"], STATE, timeout_s=60).splitlines() == before
     assert "198.18.0." not in (folder / "session.json").read_text()
 
 
