@@ -20,27 +20,22 @@ from tests.support.analysis_fixtures import write_session
 from tests.support.fakes import PLUGINS, run_session
 
 
-class Shelf:
-    """Notes what is displayed, by the place where it stands."""
-
-    def __init__(self) -> None:
-        self.places: list[list[Any]] = []
-
-    def display(self, what: Any, display_id: bool) -> SimpleNamespace:
-        assert display_id
-        self.places.append([what])
-        return SimpleNamespace(update=self.places[-1].append)
-
-    def texts(self, place: int) -> list[str]:
-        return [repr(each) for each in self.places[place]]
+Shelf = list[list[Any]]
 
 
 @pytest.fixture
 def shelf(monkeypatch: pytest.MonkeyPatch) -> Shelf:
-    made = Shelf()
-    monkeypatch.setattr(live, "display", made.display)
+    """What is displayed, by the place where it stands."""
+    places: Shelf = []
+
+    def display(what: Any, display_id: bool) -> SimpleNamespace:
+        assert display_id
+        places.append([what])
+        return SimpleNamespace(update=places[-1].append)
+
+    monkeypatch.setattr(live, "display", display)
     monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
-    return made
+    return places
 
 
 @pytest.fixture
@@ -58,31 +53,31 @@ def run(folder: Path, **more: Any) -> Path:
 @pytest.mark.usefixtures("often")
 def test_progress_and_estimates_have_one_place_each_and_are_drawn_as_blocks_end(shelf: Shelf, tmp_path: Path) -> None:
     run(tmp_path / "s")
-    assert len(shelf.places) == 2
-    told = shelf.texts(0)
+    assert len(shelf) == 2
+    told = [*map(repr, shelf[0])]
     assert len(told) == 14  # the start, twelve trials, the end
     assert told[0].startswith("fakes tiny: 0 of 12 trials, block 1 of 3, about ")
     assert re.search(r"12 of 12 trials, block 3 of 3, done after \d+ s$", told[-1])
-    drawn = shelf.texts(1)
+    drawn = [*map(repr, shelf[1])]
     assert len(drawn) == 4  # three blocks, and then nothing: the notebook goes on with the estimates themselves
     assert [each.count("fake-other") for each in drawn] == [2, 2, 2, 0]
     assert "without test or verdict" in drawn[0]
     assert "verdict" not in drawn[-1]
-    pages = [each._repr_html_() for each in shelf.places[1]]
+    pages = [each._repr_html_() for each in shelf[1]]
     assert "data:image/png;base64" in pages[2]
     assert max(map(len, pages)) < 150_000
 
 
 def test_it_is_not_drawn_at_every_trial(shelf: Shelf, tmp_path: Path) -> None:
     run(tmp_path / "s")
-    assert len(shelf.places[0]) <= 3
-    assert len(shelf.places[1]) <= 3
+    assert len(shelf[0]) <= 3
+    assert len(shelf[1]) <= 3
 
 
 def test_an_interrupt_before_the_first_trial_says_so(shelf: Shelf) -> None:
     with pytest.raises(Interrupted, match=r"^no trial is recorded, "), live.shown("a"):
         raise KeyboardInterrupt
-    assert shelf.places == []
+    assert shelf == []
 
 
 @pytest.mark.usefixtures("often")
@@ -95,7 +90,7 @@ def test_a_drawing_that_fails_ends_no_session(
     monkeypatch.setattr(live, "estimates", broken)
     assert len(recorded(run(tmp_path / "s"))) == 12
     assert caplog.text.count("the session goes on without them") == 1
-    assert "12 of 12 trials" in shelf.texts(0)[-1]
+    assert "12 of 12 trials" in [*map(repr, shelf[0])][-1]
 
 
 def test_a_large_session_is_drawn_small(tmp_path: Path) -> None:
