@@ -19,7 +19,6 @@ from infrabench.notebook import live
 from tests.support.analysis_fixtures import write_session
 from tests.support.fakes import PLUGINS, run_session
 
-
 Shelf = list[list[Any]]
 
 

@@ -165,7 +165,6 @@ def host() -> Iterator[SSHHost]:
 class TestSSHHost:
     """`SSHHost` on a node of the lab."""
 
-
     def test_a_hanging_command_ends_here_and_there(self, host: SSHHost) -> None:
         begin = time.monotonic()
         result = host.run(("sleep", "34567"), timeout_s=1)
@@ -179,7 +178,6 @@ class TestSSHHost:
         assert result.ok
         assert result.stdout == b"started\n"
         assert time.monotonic() - begin < 5
-
 
     def test_a_relayed_socket_that_ends_there_ends_here(self, host: SSHHost) -> None:
         text = 'rm -f $0; python3 -c "$1" >/dev/null 2>&1 & until [ -S $0 ]; do sleep 0.05; done'

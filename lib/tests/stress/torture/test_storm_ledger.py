@@ -31,7 +31,6 @@ from tests.support.fakes import fake_site, run_session, stop_after
 from tests.support.stored_sessions import reseal
 from tests.support.storm import SEED, size
 
-
 pytestmark = pytest.mark.usefixtures("storm")
 
 
