@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
+import pytest
+
 from infrabench.analysis.tables.tex import ACCENTED, SIGNS, escaped, tabular
+from tests.support.places import ROOT
 from tests.support.sidecars import KEPT
-from tests.support.typesetting import tex, typeset
 from tests.unit import test_paper
 from tests.unit.test_display import ESCAPED
 from tests.unit.test_paper import EXAMPLE
 
 written = test_paper.written  # the fixture of the module beside it in the gate
+TYPESET = ROOT / "scripts" / "typeset"
+tex = pytest.mark.skipif(
+    not (shutil.which("pdflatex") and shutil.which("pdftotext")),
+    reason="not run: pdflatex and pdftotext are not installed; `make paper` installs them, as root",
+)
 HEAD = "\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\usepackage{lmodern,booktabs}\n\\begin{document}\n"
+
+
+def typeset(source: Path, out: Path) -> str:
+    """Return the text of the PDF; what TeX stops at, does not know or has no sign for is an `AssertionError`."""
+    words = [str(TYPESET), str(source), str(out)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    log = (out / f"{source.stem}.log").read_text(encoding="utf-8", errors="replace")
+    for complaint in ("Missing character", "undefined", "multiply defined", "Font shape", "Overfull"):
+        assert complaint not in log, re.findall(rf".*{complaint}.*\n?.*", log)[:5]
+    argv = ["pdftotext", "-layout", str(out / f"{source.stem}.pdf"), "-"]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
 @tex

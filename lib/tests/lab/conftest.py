@@ -8,7 +8,7 @@ import pytest
 from infrabench.core import Site
 from infrabench.machines.sites.site import open_site
 from tests.support.leftovers import end_children, nothing_left, nothing_left_of_module
-from tests.support.tiers import demand_build, give_tier, without_lab
+from tests.support.tiers import give_lab
 
 __all__ = ["nothing_left", "nothing_left_of_module"]
 HERE = Path(__file__).parent
@@ -21,9 +21,7 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(trylast=True)  # after the choice of `-k`
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    reason = without_lab()
-    if give_tier(items, HERE, reason) and not reason:
-        demand_build()
+    give_lab(items, HERE)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ import yaml
 from infrabench.cli import hosts
 from infrabench.core import Host, SiteError, locks
 from infrabench.machines.hosts import claims, marks
-from infrabench.machines.hosts.host import LocalHost, SSHHost
+from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.sites.inventory import Teams, parse_inventory
 from infrabench.machines.sites.prepare import apply
 from infrabench.machines.sites.site import open_site
@@ -128,27 +128,6 @@ def test_a_holder_has_a_host_once_whatever_it_is_called(monkeypatch: pytest.Monk
         with claims.claim_hosts([server], claims.make_holder("two")):
             pass
         server.close()
-
-
-def test_a_container_of_this_machine_claims_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A node of the lab has a lock of its own, which a session on this machine cannot see."""
-    away = tmp_path / "away"
-    away.mkdir()
-
-    class Node(SSHHost):
-        def stream(self, argv):
-            return super().stream([str(away) if word == marks.lock_folder() else word for word in argv])
-
-    with ssh_server.serving(tmp_path) as login:
-        node = login.host("node", Node)
-        monkeypatch.setattr(claims, "WAIT_S", 0.0)
-        with claims.claim_hosts([node], claims.make_holder("in a node")):
-            with pytest.raises(SiteError, match="in use by session in a node"):
-                claims.claim_hosts([LocalHost()], claims.make_holder("here")).__enter__()
-            monkeypatch.setattr(claims, "is_one_kernel", lambda a, b: False)
-            with pytest.raises(SiteError, match=r"^node is in use by session in a node"):
-                claims.claim_hosts([node], claims.make_holder("there")).__enter__()
-        node.close()
 
 
 def test_a_host_without_python_or_lock_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+"""Interrupts: what runs is taken down whole, also by commands, in a closed terminal and in calls for many hosts."""
+
 from __future__ import annotations
 
 import os
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from infrabench.machines.hosts import parallel
 from infrabench.machines.hosts.interrupts import SIGNALS, raise_once, set_event
 
 
@@ -24,29 +27,6 @@ def _default_actions() -> Iterator[None]:
     yield
     for each, handler in before.items():
         signal.signal(each, handler)
-
-
-@pytest.mark.parametrize("number", SIGNALS)
-def test_impatient_interrupts_do_not_cut_the_taking_down_short(number: signal.Signals) -> None:
-    said: list[str] = []
-    taken_down = False
-    before = [signal.getsignal(each) for each in SIGNALS]
-
-    def session() -> None:
-        nonlocal taken_down
-        try:
-            signal.raise_signal(number)
-        finally:
-            for each in SIGNALS:
-                signal.raise_signal(each)
-            taken_down = True
-
-    with pytest.raises(KeyboardInterrupt), raise_once(said.append):
-        session()
-    assert taken_down
-    assert len(said) == 3
-    assert "being taken down" in said[0]
-    assert [signal.getsignal(each) for each in SIGNALS] == before
 
 
 def test_each_run_has_an_interrupt_of_its_own_and_another_thread_keeps_what_there_is() -> None:
@@ -160,9 +140,47 @@ def test_no_command_is_cut_short_while_it_takes_down(tmp_path: Path, what: str, 
     argv = ["env", "--default-signal", sys.executable, "-c", SLOW, tmp_path / "end", what]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as child:
         assert child.stdout is not None
+        assert child.stderr is not None
         assert child.stdout.readline() == b"ready\n"
         for each in (number, *SIGNALS):
             child.send_signal(each)
             time.sleep(0.1)
         assert child.wait(10) == 130
+        assert what == "job" or child.stderr.read().count(b"being taken down") == 3
     assert (tmp_path / "end").read_text() == "taken down"
+
+
+# ------------------------------------------------------------------------------------------ calls for many hosts
+
+
+def test_results_come_in_the_order_of_the_items() -> None:
+    assert parallel.run_all(lambda number: (time.sleep(0.02 / number), number)[1], [1, 2, 3]) == [1, 2, 3]
+    assert parallel.run_all(str, []) == []
+
+
+def test_the_first_error_is_raised_when_all_calls_have_ended() -> None:
+    ended = []
+
+    def call(number: int) -> None:
+        if number == 0:
+            raise ValueError("the first")
+        time.sleep(0.05)
+        ended.append(number)
+
+    with pytest.raises(ValueError, match="the first"):
+        parallel.run_all(call, range(3))
+    assert sorted(ended) == [1, 2]
+
+
+def test_an_interrupt_starts_no_further_call() -> None:
+    started = []
+
+    def call(number: int) -> None:
+        started.append(number)
+        if number == 0:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # type: ignore[arg-type]
+        time.sleep(0.7)
+
+    with pytest.raises(KeyboardInterrupt):
+        parallel.run_all(call, range(4), most=1)
+    assert len(started) < 4

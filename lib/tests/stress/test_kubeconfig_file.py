@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import yaml
 
-from infrabench import cli
 from infrabench.core import Result, SiteError
 from infrabench.machines.sites import cluster_claim, kubeconfig
 from infrabench.machines.sites.site import name_and_kind, open_site
@@ -223,9 +222,3 @@ def test_an_image_that_cannot_be_made_here_can_be_named(monkeypatch: pytest.Monk
         SiteError, match=r"need mmdebstrap. Or name one that the cluster can pull.*INFRABENCH_POD_IMAGE="
     ):
         kubeconfig.pod_image(print)
-
-
-def test_a_site_that_is_none_is_an_unknown_name(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    path = written(tmp_path, changed(**{"current-context": None}))
-    assert cli.main(["run", "containers", "--site", str(path)]) == 2
-    assert "no current-context" in capsys.readouterr().err

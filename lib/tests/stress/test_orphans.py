@@ -8,19 +8,15 @@ import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
 
 from infrabench import registry
 from infrabench.core import Host, Result
-from infrabench.experiment.design.design import Design
-from infrabench.experiment.execution import runs as execution
-from infrabench.experiment.execution import session
 from infrabench.experiment.execution.reparse import compare
-from infrabench.ledger import catalogue, records
-from infrabench.machines.hosts import claims, marks
+from infrabench.ledger import records
+from infrabench.machines.hosts import marks
 from infrabench.machines.hosts.host import LocalHost
 from tests.support import ssh_server
 from tests.support.fakes import PLUGINS, fake_site, run_session
@@ -178,31 +174,3 @@ def test_what_cannot_be_ended_makes_the_trial_invalid(tmp_path: Path, monkeypatc
     reason = f"here: process {stays.pid} (sleep) of an earlier trial still runs and cannot be ended"
     assert {each.reason for each in trials} == {reason}
     assert compare(tmp_path / "s").differences == ()  # a mended parser does not make it valid
-
-
-def _measure(wanted: Design, begin: Event) -> None:
-    begin.wait(LONGEST_S)
-    execution.carry_out(wanted)
-
-
-def test_two_sessions_that_start_at_once_on_one_host_follow_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path))
-    monkeypatch.setattr("infrabench_platforms.provider.guest_image", lambda *_: {"guest_image": None, "log": []})
-    monkeypatch.setattr(claims, "WAIT_S", LONGEST_S)
-    begin, every = FORK.Event(), []
-    for name in ("one", "two"):
-        wanted = session.request(registry.study("fakes"), profile="tiny", runs=2, site="local", session=name)
-        every.append(FORK.Process(target=_measure, args=(wanted, begin)))
-        every[-1].start()
-    begin.set()
-    for each in every:
-        each.join(LONGEST_S)
-    assert [each.exitcode for each in every] == [0, 0]
-    trials = {name: records.read_trials(tmp_path / "data/runs/fakes" / name) for name in ("one", "two")}
-    assert {name: [each.state for each in found] for name, found in trials.items()} == {
-        name: ["ok"] * 8 for name in trials
-    }
-    spans = sorted((min(t.started_utc for t in found), max(t.ended_utc for t in found)) for found in trials.values())
-    assert spans[0][1] <= spans[1][0]

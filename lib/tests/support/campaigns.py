@@ -79,7 +79,7 @@ class Inventory:
         self._home = home
         self._servers: dict[str, ExitStack] = {}
 
-    def __call__(self, name: str, *, there: bool = True, more: str = "") -> Path:
+    def __call__(self, name: str, *, there: bool = True) -> Path:
         folder = self._home / f"ssh-{name}"
         folder.mkdir()
         server = self._servers[name] = ExitStack()
@@ -88,7 +88,7 @@ class Inventory:
             self.lost(name)
         reached = f"address: {login.address}, port: {login.port}, user: {login.user}, key: {login.key}"
         path = self._home / f"{name}.yml"
-        path.write_text(f"name: {name}\nhosts:\n  server: {{{reached}}}\nknown_hosts: {login.known_hosts}\n{more}")
+        path.write_text(f"name: {name}\nhosts:\n  server: {{{reached}}}\nknown_hosts: {login.known_hosts}\n")
         return path
 
     def lost(self, *names: str) -> None:

@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 CONTROL = """Package: {name}
@@ -19,20 +19,19 @@ Description: a package for a test
 
 
 def package(
-    folder: Path, name: str, version: str, *programs: str, depends: str = "", postinst: str = "",
-    files: Mapping[str, str] | None = None,
+    folder: Path, name: str, version: str, *programs: str, depends: str = "", postinst: str = ""
 ) -> Path:  # fmt: skip
-    """Return a package with these programs and files, made by dpkg."""
+    """Return a package with these programs, made by dpkg."""
     tree = folder / f"{name}-{version}"
     (tree / "DEBIAN").mkdir(parents=True)
     text = CONTROL.format(name=name, version=version, depends=depends)
     (tree / "DEBIAN/control").write_text(text if depends else text.replace("Depends: \n", ""))
     scripts = {"DEBIAN/postinst": f"#!/bin/sh\n{postinst}\n"} if postinst else {}
     scripts |= {f"usr/bin/{program}": "#!/bin/sh\n" for program in programs}
-    for path, said in {**scripts, **(files or {})}.items():
+    for path, said in scripts.items():
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree / path).write_text(said)
-        (tree / path).chmod(0o755 if path in scripts else 0o644)
+        (tree / path).chmod(0o755)
     made = folder / f"{name}_{version}_all.deb"
     subprocess.run(["dpkg-deb", "--build", "--root-owner-group", tree, made], check=True, capture_output=True)
     shutil.rmtree(tree)

@@ -20,8 +20,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,16 +35,11 @@ from infrabench.core import DesignError, InfrabenchError
 from infrabench.ledger import catalogue
 from infrabench.ledger.files import read_file
 from infrabench.ledger.records import SESSION
-from tests.support.places import ROOT
 
-LIB = ROOT / "lib"
 BOUND_MB = 2_000.0
 LIKE = "lab-quick-2026-11-rounds"  # the recorded session that all are like
 BATCH = 20  # ledgers that one command brings in
 CORES = 2
-LIMIT_S = 3 * 3600.0
-NOTEBOOK = "dataset"
-LEDGER = "build from ledgers"
 # A process counts what its parent held when it was started as its own peak, so the parent is one that holds nothing.
 METER = """
 import os, sys
@@ -53,7 +48,6 @@ child = os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ)
 _, status, usage = os.wait4(child, 0)
 os.write(int(sys.argv[1]), f"{os.waitstatus_to_exitcode(status)} {usage.ru_maxrss}".encode())
 """
-HEAD = f"{'step':22s}{'rows':>10s}{'seconds':>9s}{'rows/s':>9s}{'peak MB':>9s}  growth"
 SEED = 20200315
 SITES = 10
 # standard deviations of logarithms: between sites, of a system at a site, between sessions, blocks, trials
@@ -86,16 +80,6 @@ def write(root: Path, like: Pattern, rows: int, sites: int = SITES) -> int:
     return count * len(like.session.table)
 
 
-def copies(session: Path, folder: Path, count: int) -> list[Path]:
-    """Return `count` ledgers below `folder` that are the session under other names, file by file linked to its own."""
-    made = []
-    for number in range(count):
-        copy = folder / f"{NAME}-{number:05d}"
-        shutil.copytree(session, copy, copy_function=os.link)
-        made.append(copy)
-    return made
-
-
 def drawn(like: Pattern, number: int, sites: int) -> pd.DataFrame:
     """Return the tidy table of the synthetic session of that number."""
     table = like.session.table
@@ -118,27 +102,26 @@ class Taken(NamedTuple):
 
 
 def report(sizes: Sequence[int], sites: int) -> Iterator[str]:
-    """Yield the table of these sizes, as it is measured; `InfrabenchError` at the end when a peak is above `BOUND_MB`.
-
-    Growth is how many times as long a step took as at the size before, beside how many times as many rows that is.
-    """
+    """Yield the table of these sizes, as it is measured; `InfrabenchError` at the end for a peak above `BOUND_MB`."""
     if min(sizes) < 1 or not 1 <= sites <= 1000:
         raise DesignError(f"{min(sizes)} rows over {sites} sites: give at least one row, and 1 to 1000 sites")
     session, out = catalogue.find(None, LIKE), catalogue.home() / "out"
     out.mkdir(exist_ok=True)
     peaks: dict[str, float] = {}
-    yield HEAD
-    # Where the session is: its copies are links.
-    with tempfile.TemporaryDirectory(prefix=".rows-", dir=out) as name, _cores(CORES):
-        before = dict[str, tuple[int, Taken]]()
-        for size in sorted(set(sizes)):
-            made = Path(name) / str(size)
-            for steps in (_tidied, _steps):
-                for step, rows, taken in steps(session, made, size, sites):
-                    yield _line(step, rows, taken, before.get(step))
-                    before[step] = rows, taken
+    every = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(every)[:CORES])
+    yield f"{'step':22s}{'rows':>10s}{'seconds':>9s}{'rows/s':>9s}{'peak MB':>9s}"
+    try:  # where the session is: its copies are links
+        with tempfile.TemporaryDirectory(prefix=".rows-", dir=out) as name:
+            for size in sorted(set(sizes)):
+                made = Path(name) / str(size)
+                both = chain(_tidied(session, made, size, sites), _steps(session, made, size, sites))
+                for step, rows, taken in both:
+                    yield f"{step:22s}{rows:10d}{taken.seconds:9.1f}{rows / taken.seconds:9.0f}{taken.peak_mb:9.0f}"
                     peaks[f"{step} of {rows} rows"] = taken.peak_mb
-            shutil.rmtree(made)
+                shutil.rmtree(made)
+    finally:
+        os.sched_setaffinity(0, every)
     worst = max(peaks, key=lambda what: peaks[what])
     yield f"largest peak: {worst}, {peaks[worst]:.0f} MB (bound: {BOUND_MB:.0f} MB)"
     if peaks[worst] > BOUND_MB:
@@ -174,82 +157,41 @@ def _tidied(session: Path, made: Path, size: int, sites: int) -> Iterator[tuple[
     """Yield what it takes to bring so many rows of ledgers together, and to find that nothing was added to the last.
 
     Real ones of so many rows would take many times the space of their table: those of a batch are the ones of the batch
-    before, under new names.
+    before, under new names, file by file linked to the session's own.
     """
-    ledgers, root = made / "ledgers", made / "tidied"
-    each = _synthetic("copies", session, ledgers, BATCH) // BATCH
-    at_hand, names, done, all_taken = sorted(ledgers.iterdir()), list[Path](), 0, list[Taken]()
-    while done * each < size:
-        wanted = min(BATCH, -(-size // each) - done)
+    ledgers, length = made / "ledgers", len(session_data.open_session(session).table)
+    at_hand, done, all_taken = [ledgers / str(number) for number in range(BATCH)], 0, list[Taken]()
+    for copy in at_hand:
+        shutil.copytree(session, copy, copy_function=os.link)
+    while done * length < size:
+        wanted = min(BATCH, -(-size // length) - done)
         names = [path.rename(ledgers / f"{NAME}-{done + number:05d}") for number, path in enumerate(at_hand[:wanted])]
         at_hand[:wanted] = names
         site = f"{NAME}-{done // BATCH % sites:03d}"
-        command = _command("dataset", "build", *map(str, names), "--out", str(root), "--site", site)
+        command = _command("dataset", "build", *map(str, names), "--out", str(made / "tidied"), "--site", site)
         all_taken.append(measured(command))
         done += wanted
     whole = Taken(sum(each.seconds for each in all_taken), max(each.peak_mb for each in all_taken))
-    yield LEDGER, done * each, whole
-    yield "build, nothing new", len(names) * each, measured(command)
+    yield "build from ledgers", done * length, whole
+    yield "build, nothing new", len(names) * length, measured(command)
 
 
 def _steps(session: Path, made: Path, size: int, sites: int) -> Iterator[tuple[str, int, Taken]]:
     """Yield, for one size, each step with the rows that there were."""
     root, out = made / "dataset", made / "out"
-    rows = _synthetic("write", session, root, size, sites)
+    rows = write(root, pattern(session), size, sites)
     yield "analyze", rows, measured(_command("dataset", "analyze", str(root), "--out", str(out)))
-    page = out / f"{NOTEBOOK}.ipynb"
-    source = catalogue.home() / "notebooks" / f"{NOTEBOOK}.ipynb"
+    page, source = out / "dataset.ipynb", catalogue.home() / "notebooks/dataset.ipynb"
     given = ("-p", "dataset", str(root), "-p", "out", str(out))
     yield "notebook and analysis", rows, measured(_command("notebook", "run", str(source), str(page), *given))
     yield "report", rows, measured(_command("report", str(page), "--out", str(out)))
-
-
-def _synthetic(what: str, session: Path, folder: Path, *numbers: int) -> int:
-    """Have something written by `main`, in a process of its own, and return how many rows it has."""
-    argv = (sys.executable, "-m", "tests.support.many_rows", what, str(session), str(folder), *map(str, numbers))
-    done = subprocess.run(argv, cwd=LIB, capture_output=True, text=True, timeout=LIMIT_S)
-    if done.returncode:
-        raise InfrabenchError(f"{' '.join(argv[2:4])} exited with {done.returncode}: {done.stderr[-800:]}")
-    return int(done.stdout)
 
 
 def _command(*words: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "infrabench.cli", *words)
 
 
-@contextmanager
-def _cores(count: int) -> Iterator[None]:
-    """Let what is started meanwhile run on so many processors at the most."""
-    every = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, sorted(every)[:count])
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, every)
-
-
-def _line(step: str, rows: int, taken: Taken, before: tuple[int, Taken] | None = None) -> str:
-    growth = ""
-    if before is not None and rows > before[0]:
-        growth = f"  {taken.seconds / before[1].seconds:.1f} times the time for {rows / before[0]:.1f} times the rows"
-    pace = rows / taken.seconds
-    return f"{step:22s}{rows:10d}{taken.seconds:9.1f}{pace:9.0f}{taken.peak_mb:9.0f}{growth}"
-
-
-def main(words: Sequence[str]) -> None:
-    """Measure so many rows, each size by itself; or do what `_synthetic` asks for, and say how many rows that are."""
-    if words[0] not in ("write", "copies"):
-        for told in report(list(map(int, words)), SITES):
-            sys.stdout.write(f"{told}\n")
-            sys.stdout.flush()
-        return
-    what, session, folder, *numbers = words
-    if what == "write":
-        rows = write(Path(folder), pattern(Path(session)), int(numbers[0]), int(numbers[1]))
-    else:
-        rows = len(copies(Path(session), Path(folder), int(numbers[0]))) * len(session_data.open_session(session).table)
-    sys.stdout.write(f"{rows}\n")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    for told in report(list(map(int, sys.argv[1:])), SITES):
+        sys.stdout.write(f"{told}\n")
+        sys.stdout.flush()

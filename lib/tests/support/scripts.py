@@ -11,9 +11,9 @@ from typing import Any
 from tests.support.places import ROOT
 
 
-def load_script(name: str) -> Any:
-    """Return `scripts/NAME`, whose name has no suffix, as a module, without a file of bytecode beside it."""
-    loader = SourceFileLoader(name, str(ROOT / "scripts" / name))
+def load_script(place: str | Path) -> Any:
+    """Return a script, below ``scripts/`` or at its own path, as a module, without a file of bytecode beside it."""
+    loader = SourceFileLoader(Path(place).stem, str(ROOT / "scripts" / place))
     module = module_from_spec(spec_from_loader(loader.name, loader))  # type: ignore[arg-type]
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from infrabench.core import Deployment, Target
-from infrabench.ledger.records import recorded
+from infrabench.core import Deployment, Target, wait
+from infrabench.ledger.records import read_plan, read_trials, recorded, verify
 
 LONGEST_S = 300.0
 
@@ -41,16 +41,37 @@ def hash_trials(folder: Path) -> dict[str, str]:
     return {name: sha256((folder / "trials" / name / "trial.json").read_bytes()).hexdigest() for name in found}
 
 
+def check_whole(folder: Path) -> None:
+    """A session is sound, and every planned trial is recorded once, whatever was repeated."""
+    done = [record.trial for record in read_trials(folder)]
+    assert sorted(trial.id for trial in done if not trial.attempt) == sorted(trial.id for trial in read_plan(folder))
+    assert verify(folder) == []
+
+
 def wait_for_trials(
     folder: Path, count: int, child: subprocess.Popen[str], within_s: float = LONGEST_S
 ) -> None:  # fmt: skip
     """Return when a session that still runs has recorded so many trials; else the test fails with what it said."""
-    deadline = time.monotonic() + within_s
-    while len(hash_trials(folder)) < count and child.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait.until(lambda: len(hash_trials(folder)) >= count or child.poll() is not None, within_s, 0.05)
     if child.poll() is not None or len(hash_trials(folder)) < count:
         child.kill()
         pytest.fail(f"it did not come to {count} trials: {end_command(child)}")
+
+
+def processes_with(*words: str) -> list[int]:
+    """Return the processes that have all of these in their command lines."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it ended meanwhile
+            line = path.read_bytes()
+            found += [int(path.parent.name)] if all(word.encode() in line for word in words) else []
+    return found
+
+
+def unused_port() -> int:
+    """Return a port of loopback on which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        return unused.getsockname()[1]
 
 
 @contextmanager

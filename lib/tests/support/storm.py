@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 
 LONG = os.environ.get("INFRABENCH_TORTURE") == "long"
 SEED = int(os.environ.get("INFRABENCH_TORTURE_SEED", "20261122"))
-Note = Callable[[str, int, str], None]  # what adds a row to the table of the storm: part, count, what was found
 
 
 def size(short: int, long: int) -> int:

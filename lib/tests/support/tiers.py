@@ -27,6 +27,13 @@ def give_tier(items: Iterable[pytest.Item], folder: Path, reason: str | None) ->
     return found
 
 
+def give_lab(items: Iterable[pytest.Item], folder: Path) -> None:
+    """Do the same for tests of the lab; the run ends where its images and programs are not made."""
+    reason = without_lab()
+    if give_tier(items, folder, reason) and not reason:
+        demand_build()
+
+
 def without_browser() -> str | None:
     """Return what a real browser lacks on this machine; None where it can be had."""
     missing = [name for name in BROWSER if not shutil.which(name)]

@@ -192,7 +192,7 @@ def test_a_command_that_a_script_or_a_notebook_names_is_one_that_exists() -> Non
 def test_a_command_that_code_or_a_test_starts_is_one_that_exists() -> None:
     found = [(path, words) for path in sorted((ROOT / "lib").rglob("*.py")) for words in calls(path)]
     assert len(found) > 40
-    assert {"lab_pages.py", "test_lab_campaigns.py", "test_prepared_nodes.py", "job.py"} <= {
+    assert {"lab_pages.py", "test_lab_campaigns.py", "test_preparation_real.py", "job.py"} <= {
         path.name for path, _ in found
     }
     for path, words in found:

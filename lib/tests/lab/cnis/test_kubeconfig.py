@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.core import DeploySpec, DesignError, Limits, NotRunnable, ProvisionError, SiteError
+from infrabench.core import DeploySpec, Limits, ProvisionError
 from infrabench.experiment.execution import runs, session
 from infrabench.ledger import catalogue, records
 from infrabench.machines.sites import cluster_claim
@@ -18,7 +18,6 @@ from infrabench_platforms import lab
 from infrabench_platforms.clusters import control, pods
 from infrabench_platforms.clusters.cluster import Kubectl
 from infrabench_platforms.clusters.cni import make_cluster
-from tests.support.fakes import run_session
 from tests.support.machine_noise import is_carried_out
 
 CILIUM = system("cilium")
@@ -75,39 +74,6 @@ def test_a_study_runs_on_it_and_leaves_nothing(
     assert sorted(after.split()) == sorted(before.split())
     assert runs.carry_out(wanted).path == folder  # it is complete, and found again
     assert not _there(kubeconfig).run("get", "lease", cluster_claim.NAME, f"--namespace={cluster_claim.NAMESPACE}").ok
-
-
-def test_a_second_session_is_told_who_has_the_cluster(kubeconfig: Path) -> None:
-    told = "the cluster is in use by session one of user"
-    with open_site(kubeconfig, session="one"), pytest.raises(SiteError, match=told):
-        open_site(kubeconfig, session="two").__enter__()
-    with open_site(kubeconfig, session="two"):
-        pass
-
-
-def test_another_cni_than_it_has_is_refused_before_anything_is_made(kubeconfig: Path, tmp_path: Path) -> None:
-    with (
-        pytest.raises((DesignError, NotRunnable), match=r"the cluster's CNI is not flannel.*Name systems that can"),
-        open_site(kubeconfig) as site,
-    ):
-        run_session(study("cnis"), tmp_path / "s", site, profile="smoke", runs=1)
-    assert not (tmp_path / "s").exists()
-    assert not _has_namespace(kubeconfig)
-
-
-def test_a_namespace_of_others_stays(kubeconfig: Path) -> None:
-    there = _there(kubeconfig)
-    there.check("create", "namespace", pods.NAMESPACE)
-    try:
-        with (
-            open_site(kubeconfig) as site,
-            pytest.raises(NotRunnable, match="that infrabench did not make"),
-            CILIUM.deploy(site, SPEC),
-        ):
-            pass
-        assert _has_namespace(kubeconfig)
-    finally:
-        there.check("delete", "namespace", pods.NAMESPACE)
 
 
 def test_an_image_that_the_nodes_do_not_have_is_told(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:

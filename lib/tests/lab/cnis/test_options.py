@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from infrabench import registry
-from infrabench.core import DeploySpec, Limits, Site
+from infrabench.core import DeploySpec, Limits, ProvisionError, Site
+from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.sites.site import OpenSite
+from infrabench_platforms.clusters.hosts import uplink
+from infrabench_platforms.systems import host
 from tests.support.lab_trials import build_tools, run_trial, values
 
 SPEC = DeploySpec("test", Limits(memory_bytes=256 * 2**20), "198.18.64.10")
@@ -52,3 +58,19 @@ def test_an_option_is_what_its_name_says_and_new_connections_are_measured(lab_si
             asked = {"test": "TCP_CRR", "seconds": 1, "cpus": "one", "interface": interface}
             rates = values(run_trial(lab_site, made, "netperf", **asked).record)
             assert 100 < rates["transactions_per_s"] < 100_000
+
+
+@pytest.mark.skipif(not shutil.which("ip"), reason="not run: no ip here")
+def test_the_uplink_is_the_device_with_the_nodes_address() -> None:
+    assert uplink(LocalHost()) == "lo"
+    with pytest.raises(ProvisionError, match=r"x: 0 devices have the address 203\.0\.113\.7"):
+        uplink(LocalHost("x", "203.0.113.7"))
+    with pytest.raises(ProvisionError, match="0 devices"):  # a prefix of an address is another address
+        uplink(LocalHost("x", "127.0.0"))
+
+
+@pytest.mark.skipif(not shutil.which("ip"), reason="not run: no ip here")
+def test_one_host_alone_has_no_other_node() -> None:
+    with host.deploy(OpenSite("local", "local", {"server": LocalHost()}), SPEC) as made:
+        assert set(made.targets) == {"server", "near", "worker1"}
+    assert host.supported(OpenSite("x", "kubeconfig", {})) is not None

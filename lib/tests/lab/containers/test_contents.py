@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -66,7 +65,7 @@ def test_a_session_says_what_it_measured_and_a_changed_program_is_named(
     assert "must agree  native program sysbench: " in capsys.readouterr().out
 
 
-def test_asking_costs_little(lab_site: Site, record_property: Callable[[str, object], None]) -> None:
+def test_asking_costs_little(lab_site: Site) -> None:
     """Of all systems that the lab has, on top of what a session does at its start."""
     study = registry.study("containers")
     wanted = session.request(study, profile="smoke", systems=["native", "docker", "lxc", "lxd", "podman", "incus"])
@@ -77,7 +76,6 @@ def test_asking_costs_little(lab_site: Site, record_property: Callable[[str, obj
         begin = time.monotonic()
         found = collect.collect_contents(lab_site, fleet.deployments, roles, tools)
         spent_s = time.monotonic() - begin
-    record_property("spent_s", spent_s)
     places = {
         (system, name): place
         for system, made in found["systems"].items()

@@ -4,58 +4,39 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import ModuleType
 
 import pytest
-from docker.errors import APIError
-from pylxd.exceptions import LXDAPIException, NotFound
 
-from infrabench.core import ProvisionError, Result
+from infrabench.core import ProvisionError
 from infrabench.machines.hosts.host import LocalHost
 from infrabench_platforms import containers, guest_bridge
-from infrabench_platforms.systems import docker, lxc, lxd, native, podman
-from tests.support.fakes import FakeSite, fake_site
+from infrabench_platforms.systems import lxc, native, podman
+from tests.support.fakes import fake_site
+from tests.support.namespaces import Apart, open_apart
+from tests.support.scripts import write_program
 
 OWN = """
-set -e
 while umount --lazy /run/netns 2>/dev/null; do :; done  # of this machine, if it has one: it would be listed below ours
 mount -t tmpfs tmpfs /run
 mount -t sysfs sysfs /sys
 mount -t tmpfs tmpfs /sys/fs/cgroup
 mkdir /sys/fs/cgroup/cpu
-echo ready
-exec sleep 60
 """
 SEEN = "ls -A /run; ls -A /sys/fs/cgroup/*; cat /proc/self/mountinfo | cut -d' ' -f5 | sort; ip -o link | wc -l"
 
 
-class Apart(LocalHost):
-    """This machine with a network, mounts, ``/run`` and cgroups (folders, without a kernel behind them) of its own."""
-
-    def __init__(self, pid: int) -> None:
-        super().__init__("apart")
-        self._into = ("nsenter", f"--target={pid}", "--net", "--mount")
-
-    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
-        return super().run((*self._into, *argv), timeout_s=timeout_s, stdin=stdin)
-
-    def sh(self, text: str) -> str:
-        return containers.run_script(self, text)
-
-
 @pytest.fixture
 def apart() -> Iterator[Apart]:
-    argv = ("unshare", "--net", "--mount", "sh", "-c", OWN)
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        assert child.stderr is not None
-        if not child.stdout.readline():
-            pytest.skip(f"not run: {child.stderr.read().strip()}")
-        yield Apart(child.pid)
-        child.kill()
+    """This machine with ``/run`` and cgroups (folders, without a kernel behind them) of its own."""
+    with open_apart(OWN, "net", "mount") as host:
+        yield host
+
+
+def sh(host: Apart, text: str) -> str:
+    return containers.run_script(host, text)
 
 
 CGROUPS = (*guest_bridge.list_lxc_cgroups(lxc.NAME, lxc.SPARE), *podman.CGROUPS)
@@ -71,30 +52,30 @@ CGROUPS = (*guest_bridge.list_lxc_cgroups(lxc.NAME, lxc.SPARE), *podman.CGROUPS)
     ],
 )  # fmt: skip
 def test_a_host_is_as_before_when_the_last_system_leaves(apart: Apart, before: str) -> None:
-    apart.sh(before)
-    seen = apart.sh(SEEN)
+    sh(apart, before)
+    seen = sh(apart, SEEN)
     with guest_bridge.hold_bridge(apart, fake_site(apart), CGROUPS):
-        apart.sh("ip netns add infrabench-x; ip link add ib-x type veth peer name eth0 netns infrabench-x")
-        apart.sh(f"ip link set ib-x master {guest_bridge.BRIDGE}")
+        sh(apart, "ip netns add infrabench-x; ip link add ib-x type veth peer name eth0 netns infrabench-x")
+        sh(apart, f"ip link set ib-x master {guest_bridge.BRIDGE}")
         with guest_bridge.hold_bridge(apart, fake_site(apart)):
             pass
-        assert apart.sh(f"ip -br link show {guest_bridge.BRIDGE}")  # somebody is on it
-        apart.sh("mkdir -p /run/infrabench/empty; ip netns del infrabench-x; ip link del ib-x || true")
-        apart.sh("cd /sys/fs/cgroup/cpu; mkdir -p lxc.pivot libpod_parent/conmon lxc.monitor.infrabench-lxc")
-        apart.sh("cd /sys/fs/cgroup/cpu; mkdir -p lxc.payload.infrabench-lxc-1/init.scope")
-    assert apart.sh(SEEN) == seen
+        assert sh(apart, f"ip -br link show {guest_bridge.BRIDGE}")  # somebody is on it
+        sh(apart, "mkdir -p /run/infrabench/empty; ip netns del infrabench-x; ip link del ib-x || true")
+        sh(apart, "cd /sys/fs/cgroup/cpu; mkdir -p lxc.pivot libpod_parent/conmon lxc.monitor.infrabench-lxc")
+        sh(apart, "cd /sys/fs/cgroup/cpu; mkdir -p lxc.payload.infrabench-lxc-1/init.scope")
+    assert sh(apart, SEEN) == seen
 
 
 def test_a_bridge_of_our_name_that_somebody_else_has_made_is_told_and_stays(apart: Apart) -> None:
-    apart.sh(f"ip link add {guest_bridge.BRIDGE} type bridge; ip addr add 192.0.2.1/24 dev {guest_bridge.BRIDGE}")
-    seen = apart.sh(f"{SEEN}; ip addr show dev {guest_bridge.BRIDGE}")
+    sh(apart, f"ip link add {guest_bridge.BRIDGE} type bridge; ip addr add 192.0.2.1/24 dev {guest_bridge.BRIDGE}")
+    seen = sh(apart, f"{SEEN}; ip addr show dev {guest_bridge.BRIDGE}")
     with (
         pytest.raises(ProvisionError, match="has a bridge infrabench1 that infrabench has not made"),
         guest_bridge.hold_bridge(apart, fake_site(apart), CGROUPS),
     ):
         pass
     guest_bridge.release_bridge(apart)
-    assert apart.sh(f"{SEEN}; ip addr show dev {guest_bridge.BRIDGE}") == seen
+    assert sh(apart, f"{SEEN}; ip addr show dev {guest_bridge.BRIDGE}") == seen
 
 
 @pytest.mark.parametrize(
@@ -108,11 +89,11 @@ def test_a_bridge_of_our_name_that_somebody_else_has_made_is_told_and_stays(apar
 )
 def test_cgroups_of_others_that_came_meanwhile_stay(apart: Apart, others: str, cgroups: Sequence[str]) -> None:
     with guest_bridge.hold_bridge(apart, fake_site(apart), cgroups):
-        apart.sh(f"cd /sys/fs/cgroup/cpu; mkdir -p {others}")
-        apart.sh("cd /sys/fs/cgroup/cpu/libpod_parent/libpod-0123 && echo 1 >cgroup.procs || :")
-        seen = apart.sh("find /sys/fs/cgroup/cpu | sort")
-    assert apart.sh("find /sys/fs/cgroup/cpu | sort") == seen
-    assert apart.sh("find /run -name 'infrabench*'") == ""
+        sh(apart, f"cd /sys/fs/cgroup/cpu; mkdir -p {others}")
+        sh(apart, "cd /sys/fs/cgroup/cpu/libpod_parent/libpod-0123 && echo 1 >cgroup.procs || :")
+        seen = sh(apart, "find /sys/fs/cgroup/cpu | sort")
+    assert sh(apart, "find /sys/fs/cgroup/cpu | sort") == seen
+    assert sh(apart, "find /run -name 'infrabench*'") == ""
 
 
 @pytest.mark.parametrize(
@@ -125,41 +106,31 @@ def test_a_process_that_does_not_die_is_named(
 ) -> None:
     monkeypatch.setattr(system, script, "sleep() { :; }\n" + getattr(system, script))
     with subprocess.Popen(("sleep", "60")) as child:  # its parent does not ask for it: it stays, as a zombie
-        apart.sh(f"cd /sys/fs/cgroup/cpu; mkdir {group}; echo {child.pid} >{group}/cgroup.procs")
+        sh(apart, f"cd /sys/fs/cgroup/cpu; mkdir {group}; echo {child.pid} >{group}/cgroup.procs")
         with pytest.raises(ProvisionError, match=rf"do not end.*\nprocess {child.pid} \(.*\): Z \(zombie\)"):
             system.remove(apart)
 
 
 def test_what_a_killed_session_has_noted_is_put_back(apart: Apart) -> None:
-    apart.sh("echo 0 >/proc/sys/net/ipv4/ip_forward; mkdir /sys/fs/cgroup/cpu/libpod_parent")
+    sh(apart, "echo 0 >/proc/sys/net/ipv4/ip_forward; mkdir /sys/fs/cgroup/cpu/libpod_parent")
     killed = guest_bridge.hold_bridge(apart, fake_site(apart), CGROUPS)
     killed.__enter__()
-    apart.sh("cd /sys/fs/cgroup/cpu; mkdir -p libpod_parent/conmon lxc.payload.infrabench-lxc lxc.pivot")
+    sh(apart, "cd /sys/fs/cgroup/cpu; mkdir -p libpod_parent/conmon lxc.payload.infrabench-lxc lxc.pivot")
     # netavark may remove the bridge
-    apart.sh(f"ip netns add left; ip netns del left; ip link del {guest_bridge.BRIDGE}")
+    sh(apart, f"ip netns add left; ip netns del left; ip link del {guest_bridge.BRIDGE}")
     with guest_bridge.hold_bridge(apart, fake_site(apart), podman.CGROUPS):
         pass
-    assert apart.sh("cat /proc/sys/net/ipv4/ip_forward; find /run -name 'infrabench*' -o -name netns") == "0\n"
-    assert apart.sh("cd /sys/fs/cgroup/cpu; find . -mindepth 1") == "./libpod_parent\n"
+    assert sh(apart, "cat /proc/sys/net/ipv4/ip_forward; find /run -name 'infrabench*' -o -name netns") == "0\n"
+    assert sh(apart, "cd /sys/fs/cgroup/cpu; find . -mindepth 1") == "./libpod_parent\n"
     del killed  # which would take down once more
 
 
-def test_a_note_that_was_not_written_yet_when_its_session_was_killed_is_made_anew(apart: Apart) -> None:
-    apart.sh("echo 0 >/proc/sys/net/ipv4/ip_forward; mkdir /run/infrabench; : >/run/infrabench/ip_forward")
+@pytest.mark.parametrize("forwards", ["0", "1"])
+def test_a_note_that_was_not_written_yet_when_its_session_was_killed_is_made_anew(apart: Apart, forwards: str) -> None:
+    sh(apart, f"echo {forwards} >/proc/sys/net/ipv4/ip_forward; mkdir /run/infrabench; : >/run/infrabench/ip_forward")
     with guest_bridge.hold_bridge(apart, fake_site(apart)):
-        assert apart.sh("cat /proc/sys/net/ipv4/ip_forward") == "1\n"
-    assert apart.sh("cat /proc/sys/net/ipv4/ip_forward; find /run -name 'infrabench*'") == "0\n"
-
-
-def _site(kind: str) -> FakeSite:
-    site = fake_site(LocalHost("here"))
-    site.kind = kind
-    return site
-
-
-@pytest.mark.parametrize(("kind", "kept"), [("lab", True), ("local", False), ("inventory", False)])
-def test_imported_images_stay_in_the_lab_alone(kind: str, kept: bool) -> None:
-    assert containers.keeps_image(_site(kind)) is kept
+        assert sh(apart, "cat /proc/sys/net/ipv4/ip_forward") == "1\n"
+    assert sh(apart, "cat /proc/sys/net/ipv4/ip_forward; find /run -name 'infrabench*'") == f"{forwards}\n"
 
 
 def test_an_unpacked_guest_of_lxc_is_entered_by_root_alone_and_removed(tmp_path: Path) -> None:
@@ -178,21 +149,7 @@ def test_an_unpacked_guest_of_lxc_is_entered_by_root_alone_and_removed(tmp_path:
     assert [path.name for path in home.iterdir()] == ["mine"]
 
 
-def test_docker_is_left_without_what_was_imported() -> None:
-    tags = {"infrabench/guest:1", "infrabench/guest:2", "mine/tool:1"}
-    removed: list[str] = []
-
-    def remove(tag: str) -> None:
-        if tag == "infrabench/guest:2":
-            raise APIError("conflict: a container of somebody is of it")
-        removed.append(tag)
-
-    images = SimpleNamespace(list=lambda name: [SimpleNamespace(tags=sorted(tags))], remove=remove)
-    docker._remove_images(SimpleNamespace(images=images))  # type: ignore[arg-type]
-    assert removed == ["infrabench/guest:1"]
-
-
-PODMAN = """#!/bin/sh
+PODMAN = """
 echo "$*" >>{log}
 case "$1 $2" in
   "images --format") printf 'localhost/infrabench/guest:1\\nlocalhost/infrabench/guest-of-mine:1\\nmine:2\\n' ;;
@@ -203,48 +160,10 @@ esac
 
 @pytest.mark.parametrize("left", ["", "0123"])
 def test_podman_is_left_without_what_was_imported(left: str, tmp_path: Path) -> None:
-    for name, text in (("podman", PODMAN.format(log=tmp_path / "log", left=left)), ("umount", PODMAN.format(
-        log=tmp_path / "umounted", left=""))):  # fmt: skip
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
+    write_program(tmp_path / "podman", PODMAN.format(log=tmp_path / "log", left=left))
+    write_program(tmp_path / "umount", f"touch {tmp_path}/umounted")
     env = ("env", f"PATH={tmp_path}:{os.environ['PATH']}", "sh", "-c", podman._REMOVE_IMAGES, "sh", podman.IMAGE)
     assert LocalHost().run(env, timeout_s=10).ok
     rows = (tmp_path / "log").read_text().splitlines()
     assert [row for row in rows if row.startswith("image rm")] == ["image rm localhost/infrabench/guest:1"]
     assert (tmp_path / "umounted").exists() is (left == "")
-
-
-class Pool:
-    def __init__(self, description: str, used_by: list[str], refuse: bool = False) -> None:
-        self.description, self.used_by, self.refuse, self.there = description, used_by, refuse, True
-
-    def delete(self) -> None:
-        if self.refuse:
-            raise LXDAPIException(SimpleNamespace(status_code=400, json=lambda: {"error": "busy"}))
-        self.there = False
-
-
-@pytest.mark.parametrize(
-    ("pool", "there"),
-    [
-        (Pool(lxd.OURS, []), False), (Pool(lxd.OURS, ["/1.0/instances/web"]), True), (Pool("", []), True),
-        (Pool(lxd.OURS, [], refuse=True), True), (None, False),
-    ],
-)  # fmt: skip
-def test_lxd_is_left_without_what_was_imported(pool: Pool | None, there: bool) -> None:
-    gone: list[str] = []
-
-    def image(*names: str) -> Any:
-        remove: Callable[..., None] = lambda wait: gone.extend(names)  # noqa: E731
-        return SimpleNamespace(aliases=[{"name": name} for name in names], delete=remove)
-
-    def get(name: str) -> Pool:
-        if pool is None:
-            raise NotFound(SimpleNamespace(status_code=404, json=lambda: {"error": "not found"}))
-        return pool
-
-    every = [image("infrabench-guest-1"), image("infrabench-of-mine"), image()]
-    client = SimpleNamespace(images=SimpleNamespace(all=lambda: every), storage_pools=SimpleNamespace(get=get))
-    lxd._remove_images(lxd.FAMILY["lxd"], client)  # type: ignore[arg-type]
-    assert gone == ["infrabench-guest-1"]
-    assert pool is None or pool.there is there

@@ -45,9 +45,3 @@ def test_versions_of_engines_are_measured_side_by_side(tmp_path: Path, monkeypat
             assert (server["oom_kills"], server["memory_limit_hits"]) == (0, 0)
             assert server["throttled_periods"] is not None
     assert not [name for name in node_groups.slots() if name.startswith("release-")]
-
-
-def test_a_version_can_be_measured_against_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path))
-    stored = measure(aa="docker@26.1")
-    assert {each.trial.system for each in stored.records.values()} == {"docker@26.1", "docker@26.1-again"}

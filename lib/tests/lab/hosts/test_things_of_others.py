@@ -12,6 +12,7 @@ from infrabench.ledger import catalogue, records
 from infrabench.machines.sites.inventory import Inventory, open_hosts
 from infrabench.machines.sites.site import read_file
 from infrabench_platforms import lab
+from infrabench_platforms.containers import run_script
 from tests.support.started_commands import end_command, start_command
 
 # Of a host that somebody works on: containers of three engines, a network, volumes, rules, a route, a service.
@@ -68,15 +69,9 @@ def hosts(inventory: Path) -> Iterator[dict[str, Host]]:
     assert isinstance(found, Inventory)
     with open_hosts(found, found.hosts) as opened:
         for host in opened.values():
-            _do(host, LOGIN)
-        _do(opened["server"], THEIRS)
+            run_script(host, LOGIN)
+        run_script(opened["server"], THEIRS, timeout_s=60)
         yield dict(opened)
-
-
-def _do(host: Host, text: str) -> str:
-    result = host.run(("sh", "-s"), timeout_s=60, stdin=text.encode())
-    assert result.ok, result.stderr
-    return result.stdout.decode()
 
 
 def test_a_login_with_sudo_measures_as_root_does_and_what_is_of_others_stays(
@@ -85,7 +80,7 @@ def test_a_login_with_sudo_measures_as_root_does_and_what_is_of_others_stays(
     monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
     file = tmp_path / "hosts.yml"
     file.write_text(inventory.read_text().replace("user: root", "user: admin, sudo: true"))
-    before = _do(hosts["server"], STATE).splitlines()
+    before = run_script(hosts["server"], STATE, timeout_s=60).splitlines()
     workloads = ("sysbench-cpu", "web", "startup")
     status, said = end_command(
         start_command(*ASKED, "--workloads", *workloads, "--site", str(file), "--session", "sudo")
@@ -94,7 +89,7 @@ def test_a_login_with_sudo_measures_as_root_does_and_what_is_of_others_stays(
     folder = catalogue.home() / "data/runs/containers/sudo"
     states = [records.read_trial(folder, name).state for name in records.recorded(folder)]
     assert states.count("ok") == 2 * 4 * len(workloads)
-    assert _do(hosts["server"], STATE).splitlines() == before
+    assert run_script(hosts["server"], STATE, timeout_s=60).splitlines() == before
     assert "198.18.0." not in (folder / "session.json").read_text()
 
 
@@ -103,13 +98,13 @@ def test_ssh_sessions_that_one_connection_may_not_have_are_on_others(
 ) -> None:
     monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
     limit = "/etc/ssh/sshd_config.d/00-theirs.conf"
-    _do(hosts["server"], f"echo MaxSessions 2 >{limit}; systemctl reload ssh")
+    run_script(hosts["server"], f"echo MaxSessions 2 >{limit}; systemctl reload ssh")
     try:
         status, said = end_command(
             start_command(*ASKED, "--workloads", "sysbench-cpu", "--site", str(inventory), "--session", "few")
         )
     finally:
-        _do(hosts["server"], f"rm {limit}; systemctl reload ssh")
+        run_script(hosts["server"], f"rm {limit}; systemctl reload ssh")
     assert status == 0, said
     folder = catalogue.home() / "data/runs/containers/few"
     states = [records.read_trial(folder, name).state for name in records.recorded(folder)]
@@ -119,7 +114,7 @@ def test_ssh_sessions_that_one_connection_may_not_have_are_on_others(
 def test_a_login_that_sudo_asks_for_a_password_is_told_so(
     inventory: Path, hosts: dict[str, Host], tmp_path: Path
 ) -> None:
-    _do(hosts["server"], "mv /etc/sudoers.d/admin /root/")
+    run_script(hosts["server"], "mv /etc/sudoers.d/admin /root/")
     try:
         file = tmp_path / "hosts.yml"
         file.write_text(inventory.read_text().replace("user: root", "user: admin, sudo: true"))
@@ -129,14 +124,14 @@ def test_a_login_that_sudo_asks_for_a_password_is_told_so(
             "server: sudo executes no command there without being asked, it says 'sudo: a password is required'" in said
         )
     finally:
-        _do(hosts["server"], "mv /root/admin /etc/sudoers.d/")
+        run_script(hosts["server"], "mv /root/admin /etc/sudoers.d/")
 
 
 def test_a_filter_that_drops_what_is_forwarded_is_named_before_the_first_trial(
     inventory: Path, hosts: dict[str, Host], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
-    _do(hosts["server"], "iptables -I FORWARD -d 198.18.64.0/24 -j DROP")
+    run_script(hosts["server"], "iptables -I FORWARD -d 198.18.64.0/24 -j DROP")
     try:
         status, said = end_command(
             start_command(
@@ -144,22 +139,8 @@ def test_a_filter_that_drops_what_is_forwarded_is_named_before_the_first_trial(
             )
         )
     finally:
-        _do(hosts["server"], "iptables -D FORWARD -d 198.18.64.0/24 -j DROP")
+        run_script(hosts["server"], "iptables -D FORWARD -d 198.18.64.0/24 -j DROP")
     assert status == 1, said
     assert "web on native: client does not reach it" in said
     assert "Does a packet filter on server drop what is forwarded?" in said
     assert not list((catalogue.home() / "data/runs/containers").glob("dropped/trials/*"))
-
-
-@pytest.mark.parametrize("where", ["server", "client"])
-def test_an_address_of_others_in_the_guests_range_is_named_before_anything_starts(
-    inventory: Path, hosts: dict[str, Host], where: str
-) -> None:
-    _do(hosts[where], "ip link add theirs0 type bridge; ip addr add 198.18.64.77/32 dev theirs0")
-    try:
-        status, said = end_command(start_command(*ASKED, "--workloads", "sysbench-cpu", "--site", str(inventory)))
-    finally:
-        _do(hosts[where], "ip link del theirs0")
-    assert status != 0
-    assert f"{where}: its device theirs0 has an address in the guests' network 198.18.64.0/24" in said
-    assert "198.18.64.77" not in said

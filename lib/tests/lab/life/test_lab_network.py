@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from infrabench.core import ProvisionError, Result
-from infrabench.machines.hosts.host import LocalHost
 from infrabench_platforms.lab import network
 from tests.support.cluster_fakes import Scripted
+from tests.support.namespaces import open_apart
 
-Ip = Callable[..., Result]
+Ip = Callable[..., str]
 
 
 @pytest.fixture
 def ip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ip]:
     """``ip`` in a network namespace of its own, which has a bridge ``lan``; the lab's network is made there too."""
-    begin = "ip link set lo up && ip link add lan type bridge && ip addr add 192.0.2.1/24 dev lan && ip link set lan up"
-    argv = ("unshare", "--net", "sh", "-c", f"{begin} && echo ready && exec sleep 60")
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        assert child.stderr is not None
-        if not child.stdout.readline():
-            pytest.skip(f"not run: {child.stderr.read().strip()}")
+    setup = "ip link set lo up; ip link add lan type bridge; ip addr add 192.0.2.1/24 dev lan; ip link set lan up"
+    with open_apart(setup, "net") as host:
 
         def run(*argv: str, ok: tuple[int, ...] = (0,)) -> Result:
-            result = LocalHost().run(("nsenter", f"--target={child.pid}", "--net", *argv), timeout_s=10)
+            result = host.run(argv, timeout_s=10)
             if result.status not in ok:
                 raise ProvisionError(result.stderr.decode())
             return result
@@ -38,8 +32,7 @@ def ip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ip]:
         monkeypatch.setattr(network, "check_owner", lambda: None)
         monkeypatch.setattr(network, "Path", lambda *parts: tmp_path / "none")  # not this machine's own settings
         monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path))
-        yield lambda *words: run("ip", *words)
-        child.kill()
+        yield host.ip
 
 
 def test_nodes_that_a_packet_filter_keeps_apart_are_told_with_what_to_do() -> None:
@@ -49,7 +42,7 @@ def test_nodes_that_a_packet_filter_keeps_apart_are_told_with_what_to_do() -> No
 
 
 def _routes(ip: Ip) -> list[str]:
-    return sorted(json.dumps(each, sort_keys=True) for each in json.loads(ip("-j", "-4", "route", "show").stdout))
+    return sorted(json.dumps(each, sort_keys=True) for each in json.loads(ip("-j", "-4", "route", "show")))
 
 
 @pytest.mark.parametrize(
@@ -89,12 +82,5 @@ def test_a_route_that_uses_the_range_is_named_and_neither_up_nor_down_touches_it
     before = _routes(ip)
     with pytest.raises(ProvisionError, match=r"198.18.0.0/15 is in use on this machine: .*198\.1"):
         network.up()
-    network.down()
-    assert _routes(ip) == before
-
-
-def test_what_the_lab_made_itself_goes(ip: Ip) -> None:
-    before = _routes(ip)
-    network.up()
     network.down()
     assert _routes(ip) == before

@@ -1,16 +1,19 @@
-"""Whoever waits for a lock of the lab says for whom, and for how long at most."""
+"""Whoever waits for a lock of the lab says for whom, and for how long at most; another user holds none."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import tempfile
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from infrabench.core import SiteError
+from infrabench.machines.hosts.host import LocalHost
 from infrabench_platforms.lab import go_tools, images, processes, shell
 
 
@@ -127,3 +130,19 @@ def test_a_process_is_told_by_its_state_and_command(tmp_path: Path, monkeypatch:
     (tmp_path / "7/stat").unlink()
     assert not processes.is_alive(found[7])
     assert processes.describe(found[7]) == "process 7 (`dd if=/dev/sda`, ended)"
+
+
+def test_another_user_holds_no_lock_of_the_lab_and_enters_no_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the most careless setting: everybody may read, and write, what is made without a thought."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        stack.callback(os.umask, os.umask(0))
+        Path(folder).chmod(0o755)
+        state = Path(folder) / "state"
+        monkeypatch.setenv("INFRABENCH_STATE", str(state))
+        with shell.locked("lock"), shell.in_use():
+            (state / "images").mkdir()
+        for command in (("flock", "-n", state / "lock", "true"), ("flock", "-n", state / "use.lock", "true"),
+                        ("ls", state / "images")):  # fmt: skip
+            as_other = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *map(str, command))
+            assert LocalHost().run(as_other, timeout_s=10).stderr.endswith(b"Permission denied\n")
+            assert LocalHost().run([str(each) for each in command], timeout_s=10).ok

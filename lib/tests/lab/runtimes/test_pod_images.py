@@ -13,67 +13,18 @@ import pytest
 
 from infrabench.core import ProvisionError
 from infrabench_platforms.lab import pod_images
-from infrabench_platforms.lab.shell import open_state_dir
 from tests.unit.lab.test_pod_images import unpacked
 
-needs_gcc = pytest.mark.skipif(
-    not shutil.which("gcc") or not shutil.which("readelf"), reason="not run: no gcc, or no binutils, here"
+needs_gcc = pytest.mark.skipif(not shutil.which("gcc"), reason="not run: no gcc here")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [("usr/bin/none", "no usr/bin/none"), ("usr/none/", "nothing in"), ("none.so", "no library none")],
 )
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """A root file system with a program that is linked to a library of its own, which has a versioned name."""
-    libraries, programs = tmp_path / "usr/lib/x86_64-linux-gnu", tmp_path / "usr/bin"
-    libraries.mkdir(parents=True)
-    programs.mkdir()
-    for name, text in (
-        ("two.c", "int two(void) { return 2; }\n"),
-        ("main.c", "int two(void);\nint main(void) { return two(); }\n"),
-    ):
-        (tmp_path / name).write_text(text)
-    subprocess.run(
-        ["gcc", "-shared", "-Wl,-soname,libtwo.so.1", "-o", libraries / "libtwo.so.1.5", tmp_path / "two.c"], check=True
-    )
-    (libraries / "libtwo.so.1").symlink_to("libtwo.so.1.5")
-    subprocess.run(["gcc", "-o", programs / "main", tmp_path / "main.c", libraries / "libtwo.so.1.5"], check=True)
-    said = subprocess.run(["readelf", "-l", programs / "main"], capture_output=True, text=True, check=True).stdout
-    loader = said.split("interpreter: ")[1].split("]")[0]
-    (tmp_path / "lib").mkdir(exist_ok=True)
-    (tmp_path / "lib" / "libc.so.6").write_text("a C library")
-    (tmp_path / "lib" / "the-loader").write_text("a loader")
-    (tmp_path / loader.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / loader.lstrip("/")).symlink_to("/lib/the-loader")
-    (tmp_path / "usr/share/main/more").mkdir(parents=True)
-    (tmp_path / "usr/share/main/more/text").write_text("t")
-    (tmp_path / "usr/share/other").write_text("not wanted")
-    return tmp_path
-
-
-@needs_gcc
-def test_a_program_comes_with_its_libraries_and_nothing_else(tree: Path) -> None:
-    entries = pod_images.closure(tree, ["usr/bin/main", "usr/share/main/"])
-    where = "usr/lib/x86_64-linux-gnu"
-    plain = {name for name, entry in entries.items() if entry.data is not None}
-    assert plain == {
-        "usr/bin/main", f"{where}/libtwo.so.1.5", "lib/libc.so.6", "lib/the-loader", "usr/share/main/more/text",
-    }  # fmt: skip
-    assert entries[f"{where}/libtwo.so.1"].link == "libtwo.so.1.5"
-    assert entries["usr/bin/main"].mode == 0o755
-
-
-@needs_gcc
-def test_what_the_packages_do_not_hold_is_an_error(tree: Path) -> None:
-    for wanted, said in (
-        ("usr/bin/none", "no usr/bin/none"),
-        ("usr/none/", "nothing in"),
-        ("none.so", "no library none"),
-    ):
-        with pytest.raises(ProvisionError, match=said):
-            pod_images.closure(tree, [wanted])
-    (tree / "lib/libc.so.6").unlink()
-    with pytest.raises(ProvisionError, match=r"no library libc\.so\.6"):
-        pod_images.closure(tree, ["usr/bin/main"])
+def test_what_the_packages_do_not_hold_is_an_error(tmp_path: Path, wanted: str, said: str) -> None:
+    with pytest.raises(ProvisionError, match=said):
+        pod_images.closure(tmp_path, [wanted])
 
 
 @pytest.fixture
@@ -101,26 +52,6 @@ def test_pause_waits_takes_in_children_and_ends_when_told(pause: Path, number: s
     assert child.poll() is None
     child.send_signal(number)
     assert child.wait(5) == 0
-
-
-@needs_gcc
-def test_an_image_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path))
-    open_state_dir()
-    monkeypatch.setattr(pod_images, "PROGRAMS", {"gcc": "gcc"})
-    assert pod_images.cached("pause") is None
-    stale = tmp_path / "images" / "pause-0000000000000000.part"
-    stale.mkdir(parents=True)
-    said: list[str] = []
-    image = pod_images.make("pause", said.append)
-    assert said == [f"Making the pod image pause {image.hash} (once)"]
-    assert image == pod_images.make("pause", said.append) == pod_images.cached("pause")
-    assert len(said) == 1
-    assert not stale.exists()
-    manifest, config, layer = unpacked(image.tar.read_bytes())
-    assert manifest[0]["RepoTags"] == [f"localhost/infrabench/pause:{image.hash}"]
-    assert config["config"]["Entrypoint"] == ["/pause"]
-    assert layer.getnames() == ["pause"]
 
 
 @pytest.fixture(scope="module")
@@ -158,27 +89,6 @@ def test_a_pod_runs_its_tools(pod: Path, command: list[str], said: str) -> None:
         ["chroot", pod, *command], capture_output=True, text=True, timeout=20, env={"PATH": pod_images.PATH}
     )
     assert said in done.stdout + done.stderr, done
-
-
-def test_a_pod_measures_a_network(pod: Path) -> None:
-    """Both ends in a network of their own, as two containers of one pod are."""
-    inside = (
-        "ip link set lo up; ip address add 10.0.0.1/32 dev lo;"
-        "iperf3 --server --one-off --daemon; netserver -p 12866 >/dev/null; sleep 0.3;"
-        "iperf3 --client 10.0.0.1 --time 1 --json | grep -c bits_per_second;"
-        "netperf -P 0 -H 10.0.0.1 -p 12866 -t TCP_RR -l 1 -- -o THROUGHPUT,P99_LATENCY"
-    )
-    outside = 'mount --bind /dev "$1/dev" && exec chroot "$1" sh -c "$2"'
-    done = subprocess.run(
-        ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", outside, "sh", pod, inside],
-        capture_output=True, text=True, timeout=60, env={"PATH": pod_images.PATH},
-    )  # fmt: skip
-    assert done.returncode == 0, done
-    streams, last = done.stdout.split()
-    assert int(streams) > 2, done
-    rate, latency = (float(each) for each in last.split(","))
-    assert rate > 0
-    assert latency > 0
 
 
 def test_a_pod_is_small(pod: Path) -> None:

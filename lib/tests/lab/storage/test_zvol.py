@@ -5,6 +5,7 @@ loses a disk, or finds garbage on one. What is done there is in `zvol_course`.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ from typing import Any
 import pytest
 
 from infrabench.core import Host, Site
+from infrabench.machines.hosts.host import LocalHost
 from infrabench_platforms.stores import upload
 from infrabench_platforms.stores.node.config import GIB, Config
 from tests.support.storm import in_long_form
+from tests.unit.systems.test_zfs_engine import SOURCES
 
 CONFIG = Config("zfs", "zvol", 2 * GIB, 2 * GIB, cache_bytes=GIB // 2)
 COURSE = Path(__file__).with_name("zvol_course.py").read_text(encoding="utf-8")
@@ -197,3 +200,11 @@ def test_disks_and_parameters_that_are_not_ours_are_refused(run: Run) -> None:
     for status, said in run("others")["found"]:
         assert status == 1
         assert said.startswith("nbdkit: error: ")
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no compiler here")
+@pytest.mark.parametrize("part", ["text", "control"])
+def test_what_needs_no_header_of_others_compiles_without_a_warning(part: str, tmp_path: Path) -> None:
+    flags = ("-O2", "-std=gnu11", "-fPIC", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE")
+    built = LocalHost().run(("gcc", *flags, "-c", "-o", str(tmp_path / "o"), f"{SOURCES}/{part}.c"), timeout_s=60)
+    assert built.ok, built.stderr.decode()

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import DesignError, InfrabenchError, SiteError
-from infrabench.experiment.campaign import checks, engine, file, slurm, summary
+from infrabench.experiment.campaign import checks, engine, slurm, summary
 from infrabench.experiment.campaign.checks import Answer
 from infrabench.experiment.campaign.file import Campaign, Slurm
 from infrabench.machines.hosts import claims
 from infrabench.machines.hosts.host import LocalHost
 from tests.support.campaigns import Inventory, planned, refused
+from tests.support.scripts import write_program
 
 Written = Callable[[str], Campaign]
 STUDY = "name: c\nstudies: {camp: {profile: few}}\n"
@@ -86,35 +87,6 @@ def test_two_sites_that_share_a_host_say_so(written: Written, inventory: Invento
     planned(written(text + "shares: [[b, a]]\n"))
 
 
-def test_one_server_under_two_addresses_is_found_by_its_kernel(written: Written, inventory: Inventory) -> None:
-    inventory("a")
-    inventory("b")
-    (told,) = refused(written(STUDY + "sites: {a: a.yml, b: b.yml}\n"))
-    assert told.startswith("sites a and b share a machine: server of a and server of b run on one kernel")
-
-
-def test_one_server_is_one_site_whatever_is_declared(written: Written, inventory: Inventory, home: Path) -> None:
-    (home / "copy.yml").write_text(inventory("a").read_text().replace("name: a", "name: copy"))
-    told = refused(written(STUDY + "sites: {a: a.yml, b: copy.yml}\nshares: [[a, b]]\n"))
-    assert told == ["sites a and b are one: they have the same server; a site is listed once"]
-
-
-def test_machines_of_clusters_count_where_a_study_uses_them(written: Written, inventory: Inventory) -> None:
-    team = "    {role}: {{address: 127.0.0.{number}, user: x}}\n"
-
-    def clusters(first: int) -> str:
-        roles = "".join(team.format(role=role, number=first + i) for i, role in enumerate(("control", "worker1")))
-        return f"clusters:\n  flannel:\n{roles}"
-
-    inventory("a", more=clusters(50))
-    inventory("b", more=clusters(51))
-    campaign = written(STUDY + "sites: {a: a.yml, b: b.yml}\n")
-    known, _ = file.read_sites(campaign, "local")
-    mine = file.machines(known["a"], ["flannel"])
-    assert mine["flannel-worker1"] == file.machines(known["b"], ["flannel"])["flannel-control"] == "127.0.0.51:22"
-    assert "flannel-worker1" not in file.machines(known["a"], ["plain"])
-
-
 def test_a_session_of_other_parameters_is_named_before_anything_starts(written: Written, home: Path) -> None:
     campaign = written(STUDY + "sites: {here: local}\n")
     folder = checks.read_plan(campaign).jobs[0].folder
@@ -178,19 +150,6 @@ def test_a_kernel_says_when_it_started_to_the_microsecond() -> None:
     assert abs(told[0] / 1e9 - started) < 2
 
 
-@pytest.mark.parametrize("nodes", ["n1", "n2"])
-def test_with_slurm_the_same_target_is_another_machine_on_other_nodes(written: Written, home: Path, nodes: str) -> None:
-    place = "{target: local, slurm: {nodes: %s}}"
-    campaign = written(STUDY + f"sites: {{a: {place % 'n1'}, b: {place % nodes}}}\n")
-    known, wrong = file.read_sites(campaign, "slurm")
-    assert wrong == []
-    assert bool(file.find_duplicates(known)) is (nodes == "n1")
-    assert file.find_duplicates(file.read_sites(campaign, "local")[0])
-    if nodes == "n2":
-        assert checks.check_all(campaign, "slurm").alone == frozenset()
-
-
-Written = Callable[[str], Campaign]
 RUN = "_0b7e4c3a-1111-4222-8333-444455556666"
 PROGRAMS = {
     "sbatch": 'echo 7; for word in "$@"; do printf "%s\\n" "$word"; done >"$HERE/submitted"',
@@ -209,10 +168,8 @@ def cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     here.mkdir()
     monkeypatch.setenv("HERE", str(here))
     for name, text in PROGRAMS.items():
-        program = home / "bin" / name
-        program.unlink(missing_ok=True)
-        program.write_text(f"#!/bin/sh\n{text}\n")
-        program.chmod(0o755)
+        (home / "bin" / name).unlink(missing_ok=True)
+        write_program(home / "bin" / name, text)
     names = [f"{slurm.job_prefix(each)}{RUN}" for each in ("c", "c2")]
     (here / "queue").write_text(f"3 {names[0]}\n4 {names[1]}\n5 something else\n\n")
     return here
@@ -250,7 +207,7 @@ def test_what_an_earlier_start_left_is_cancelled_and_nothing_else(cluster: Path)
 
 
 def test_no_slurm_and_a_slurm_that_does_not_answer_are_told_apart(home: Path, cluster: Path) -> None:
-    (home / "bin/squeue").write_text("#!/bin/sh\necho cannot contact controller >&2; exit 1\n")
+    write_program(home / "bin/squeue", "echo cannot contact controller >&2; exit 1")
     with pytest.raises(SiteError, match="Slurm does not answer: squeue exited with 1: cannot contact controller"):
         slurm.cancel("c")
     (home / "bin/squeue").unlink()
@@ -262,5 +219,5 @@ def test_accounts_are_guessed_for_nobody(cluster: Path, home: Path) -> None:
     assert "--slurm-no-account" in slurm.options("c", [Slurm(), Slurm(nodes="a")])
     assert "--slurm-no-account" not in slurm.options("c", [Slurm(), Slurm(account="a")])
     assert slurm.options("c", [])[-2:] == ["--slurm-status-command", "squeue"]
-    (home / "bin/sacct").write_text("#!/bin/sh\nexit 0\n")
+    write_program(home / "bin/sacct", "exit 0")
     assert "squeue" not in slurm.options("c", [])

@@ -15,7 +15,7 @@ import pytest
 from infrabench_platforms.clusters import pods
 
 # Pods are files; a pod whose name is in SICK never gets Ready, one in STUCK never goes.
-KUBECTL = """import json, os, sys, time
+KUBECTL = """import json, sys, time
 from pathlib import Path
 home = Path(__file__).parent
 argv = [word for word in sys.argv[1:] if not word.startswith("--namespace")]
@@ -78,8 +78,6 @@ elif argv[0] == "delete":
     for name in [word for word in argv[2:] if not word.startswith("-")]:
         if name not in names("stuck") or "--force" in argv:
             (home / (name + ".json")).unlink(missing_ok=True)
-elif argv[0] == "exec" and "date" in argv[-1]:
-    os.execvp(argv[-3], argv[-3:])
 elif argv[0] == "exec":
     (home / "list").write_text(sys.stdin.read())
     for line in (home / "list").read_text().splitlines():
@@ -139,12 +137,6 @@ def test_a_creation_is_timed_pod_by_pod_and_the_list_is_left_after_it(verb: Verb
     assert "pods stand already" in again.stderr
 
 
-def test_clocks_of_one_machine_agree(verb: Verb) -> None:
-    clock = told(verb("clock"))
-    assert abs(clock["offset_s"]) < 0.2
-    assert 0 < clock["round_trip_s"] < 0.2
-
-
 def test_ensure_makes_what_is_missing_and_removes_what_is_too_much(verb: Verb, tmp_path: Path) -> None:
     first = told(verb("ensure", "4"))
     assert (first["count"], first["made"], first["removed"]) == (4, 4, 0)
@@ -162,29 +154,6 @@ def test_ensure_replaces_a_pod_that_does_not_answer(verb: Verb, tmp_path: Path) 
     again = told(verb("ensure", "3"))
     assert (again["made"], again["removed"]) == (1, 1)
     assert "delete pods --wait=false --ignore-not-found pod-002" in (tmp_path / "asked").read_text()
-
-
-def test_ensure_replaces_a_pod_that_is_not_well(verb: Verb, tmp_path: Path) -> None:
-    told(verb("ensure", "2"))
-    (tmp_path / "sick").write_text("pod-002")
-    failed = verb("ensure", "2", wait_s=1.0)
-    assert failed.returncode == 1
-    assert "delete pods" in (tmp_path / "asked").read_text()
-
-
-def test_pods_that_do_not_come_are_told_with_their_reasons(verb: Verb, tmp_path: Path) -> None:
-    (tmp_path / "sick").write_text("pod-002")
-    failed = verb("create", "3", wait_s=5.0)
-    assert failed.returncode == 1
-    assert "1 of 3 pods are not Ready after 6 s" in failed.stderr
-    assert "CreateContainerError no such handler" in failed.stderr
-    assert json.loads(failed.stdout)["left"] == ["pod-002"]
-    told = json.loads(failed.stdout)["why"]
-    assert told[0] == "1 of them: FailedCreatePodSandBox"
-    assert told[-1] == "1 of them: CreateContainerError no such handler"
-    evidence = verb("evidence").stdout
-    assert "the runtime's own words" in evidence
-    assert "FailedCreatePodSandBox" in evidence
 
 
 def test_events_and_the_runtimes_words_come_before_states_in_the_reason(verb: Verb, tmp_path: Path) -> None:

@@ -34,15 +34,10 @@ def test_the_table_ends_with_the_largest_peak_and_fails_above_the_bound(monkeypa
     monkeypatch.setattr(many_rows, "BOUND_MB", 100.0)
     told: list[str] = []
     with pytest.raises(InfrabenchError, match=r"held \d+ MB, more than 100 MB"):
-        _all(told, many_rows.report([8000], sites=1))
+        told.extend(many_rows.report([8000], sites=1))
     steps = [line[:22].strip() for line in told]
     assert steps[1:6] == ["build from ledgers", "build, nothing new", "analyze", "notebook and analysis", "report"]
     one = int(told[2][22:32])  # the last batch is one ledger
     assert int(told[1][22:32]) == 2 * one >= 8000
     assert told[6].startswith("largest peak")
     assert not list((catalogue.home() / "out").glob(".rows-*"))
-
-
-def _all(told: list[str], lines) -> None:
-    for line in lines:
-        told.append(line)

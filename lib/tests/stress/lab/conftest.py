@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.leftovers import end_children, nothing_left, nothing_left_of_module
-from tests.support.tiers import demand_build, without_lab
+from tests.support.tiers import give_lab
 
 __all__ = ["nothing_left", "nothing_left_of_module"]
 HERE = Path(__file__).parent
@@ -14,8 +14,4 @@ pytest_runtest_call = end_children
 
 @pytest.hookimpl(trylast=True)  # after the choice of `-k`
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    found = [item for item in items if item.path.is_relative_to(HERE)]
-    for item in found if (reason := without_lab()) else ():
-        item.add_marker(pytest.mark.skip(reason=f"not run: {reason}"))
-    if found and not reason:
-        demand_build()
+    give_lab(items, HERE)

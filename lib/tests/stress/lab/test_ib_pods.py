@@ -19,6 +19,7 @@ import pytest
 
 from infrabench.core import wait
 from infrabench_platforms.lab import pod_images
+from tests.support.started_commands import processes_with, unused_port
 
 pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="not run: no gcc here")
 SECRET = "a secret of thirty-two characters"
@@ -46,8 +47,7 @@ class Pods:
 
     def __init__(self, program: Path, folder: Path, count: int) -> None:
         self.program, self.list = program, folder / "list"
-        with socket.create_server(("127.0.0.1", 0)) as unused:
-            self.port = unused.getsockname()[1]
+        self.port = unused_port()
         self.addresses = [f"127.0.0.{index + 2}" for index in range(count)]
         self.list.write_text("".join(f"pod-{i + 1:03d} {a}\n" for i, a in enumerate(self.addresses)))
         self.begun_s = time.time()
@@ -100,8 +100,7 @@ def pods(program: Path, tmp_path: Path) -> Iterator[Pods]:
 
 @pytest.fixture
 def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        return unused.getsockname()[1]
+    return unused_port()
 
 
 def serving(pairs: str, port: int, seconds: float = 60) -> tuple[str, ...]:
@@ -111,15 +110,7 @@ def serving(pairs: str, port: int, seconds: float = 60) -> tuple[str, ...]:
 
 
 def running(word: str) -> list[int]:
-    """Return the processes in whose command line `word` stands."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if word in path.read_text().split("\0"):
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
+    return processes_with(f"\0{word}\0")
 
 
 # ----------------------------------------------------------------------------------------------------- what is right
@@ -158,20 +149,6 @@ def test_processor_times_are_told_from_the_instant_until_the_last_end(pods: Pods
     argv[argv.index("/proc/stat")] = "/nowhere/stat"
     lacking = ask(argv)
     assert lacking.stderr == 2 * "ib-pods: /nowhere/stat: No such file or directory\n"
-
-
-def test_twenty_busy_pods_start_together(program: Path, tmp_path: Path) -> None:
-    found = Pods(program, tmp_path, 20)
-    try:
-        best = 1.0
-        for _ in range(3):  # of a machine that others use as well
-            _, first, rows = found.run(20, "sh", "-c", "i=0; while [ $i -lt 30000 ]; do i=$((i + 1)); done")
-            starts = [row["start_s"] - row["offset_s"] for row in rows]
-            assert min(starts) > first["go_s"] - 1e-3
-            best = min(best, max(starts) - min(starts))
-        assert best < 0.1
-    finally:
-        found.end()
 
 
 def test_cpu_time_is_that_of_the_job_and_of_what_it_waited_for(pods: Pods) -> None:
@@ -304,11 +281,6 @@ def test_what_goes_wrong_has_words(pods: Pods, command: tuple[str, ...], options
     told = [row["error"] for row in rows]
     assert all(each.startswith((said, "not started, since another pod")) for each in told)
     assert any(each.startswith(said) for each in told)
-
-
-def test_the_largest_output_is_whole(pods: Pods) -> None:
-    status, _, (row,) = pods.run(1, "head", "-c", "1048576", "/dev/zero")
-    assert (status, len(row["stdout"]), set(row["stdout"])) == (0, 1048576, {"\0"})
 
 
 def test_another_secret_gets_nothing(pods: Pods) -> None:

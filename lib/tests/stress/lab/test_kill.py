@@ -13,9 +13,19 @@ from pathlib import Path
 import pytest
 
 from infrabench import registry
-from infrabench.ledger.records import read_plan, read_trial, recorded, verify
+from infrabench.core import wait
+from infrabench.ledger.records import read_trials, verify
+from infrabench.workloads import rebuild
 from infrabench_platforms import lab
-from tests.support.started_commands import end_command, hash_trials, start_command, wait_for_trials
+from tests.support.started_commands import (
+    check_whole,
+    end_command,
+    hash_trials,
+    processes_with,
+    start_command,
+    wait_for_trials,
+)
+from tests.support.storm import in_long_form
 
 REQUEST = ("unguarded", "--profile", "smoke", "--workloads", "null", "sysbench-cpu", "--site", "lab")
 # What is counted here are trials, not how quiet the machine was while they ran.
@@ -45,11 +55,10 @@ def started(folder: Path, *more: str) -> subprocess.Popen[str]:
     return start_command("run", *REQUEST, *more, "--session", str(folder), environment=environment)
 
 
-def assert_each_planned_trial_once(folder: Path) -> None:
+def check_all_ok(folder: Path) -> None:
     """Every planned trial is recorded, none a second time, and all ended well."""
-    records = [read_trial(folder, name) for name in recorded(folder)]
-    assert sorted(record.trial.id for record in records) == sorted(trial.id for trial in read_plan(folder))
-    assert {record.state for record in records} == {"ok"}
+    check_whole(folder)
+    assert {(record.trial.attempt, record.state) for record in read_trials(folder)} == {(0, "ok")}
 
 
 def left_on_server() -> bytes:
@@ -78,7 +87,7 @@ def test_a_session_of_other_systems_removes_what_a_killed_one_left(tmp_path: Pat
     status, said = end_command(child)
     assert status == 0, said
     assert "Removing what a killed session has left on server" in said
-    assert_each_planned_trial_once(tmp_path / "other")
+    check_all_ok(tmp_path / "other")
     assert left_on_server() == b""
 
 
@@ -100,19 +109,59 @@ def test_ctrl_c_cleans_up_and_the_same_command_goes_on(tmp_path: Path) -> None:
     status, said = end_command(started(folder, *asked))
     assert status == 0, said
     assert first.items() < hash_trials(folder).items()
-    assert_each_planned_trial_once(folder)
+    check_all_ok(folder)
     assert json.loads((folder / "session.json").read_text())["blocks"] == 4
 
 
+# A session on a store, until it is killed.
+STORE = """
+import pathlib, sys, time
+from infrabench import registry
+from infrabench.core import DeploySpec, Limits
+from infrabench.machines.sites.site import open_site
+spec = DeploySpec("test", Limits(memory_bytes=5 * 2**30), "", disk_bytes=2**30)
+with open_site("lab") as site, registry.system("ceph").deploy(site, spec) as made:
+    target = made.targets["server"]
+    target.check((*target.lifecycle["store"], "mount", "default", str(2**28)), timeout_s=60)
+    pathlib.Path(sys.argv[1]).touch()
+    time.sleep(300)
+"""
+
+
 @pytest.mark.usefixtures("nothing_left")
-def test_a_killed_session_leaves_no_pod_sandbox_mount_or_namespace(tmp_path: Path) -> None:
-    words = ("run", "runtimes", "--profile", "smoke", "--systems", "containerd-runc", "--workloads", "pods-startup")
-    argv = (sys.executable, "-m", "infrabench.cli", *words, "--session", str(tmp_path / "killed"), "--runs", "50")
-    with (tmp_path / "said").open("wb") as said:
-        child = subprocess.Popen(argv, stdout=said, stderr=said)
-        deadline = time.monotonic() + 120
-        while not list(tmp_path.glob("killed/trials/*")) and time.monotonic() < deadline and child.poll() is None:
-            time.sleep(0.2)
-        child.send_signal(signal.SIGKILL)
-        child.wait(timeout=30)
-    assert list(tmp_path.glob("killed/trials/*")), (tmp_path / "said").read_text()[-2000:]
+def test_what_the_kernel_keeps_of_a_killed_store_is_found_and_removed_with_the_lab(tmp_path: Path) -> None:
+    up = tmp_path / "up"
+    with subprocess.Popen([sys.executable, "-c", STORE, str(up)]) as child:
+        try:
+            assert wait.until(lambda: up.exists() or child.poll() is not None, 300, 0.2)
+            assert child.poll() is None
+        finally:
+            child.kill()
+    assert len(lab.nodes.find_loops()) == 3  # two disks, and the file area
+    assert "ceph-store" in lab.status().nodes
+    lab.down()
+    assert lab.nodes.find_loops() == []
+    assert lab.status().leftovers == ()
+
+
+@in_long_form
+@pytest.mark.usefixtures("nothing_left")
+def test_a_session_killed_in_a_rebuild_goes_on_with_each_trial_once(tmp_path: Path) -> None:
+    folder, script = tmp_path / "killed", rebuild.SCRIPT.read_text()[:200]
+    words = ("run", "storage", "--profile", "smoke", "--systems", "zfs", "--workloads", "rebuild", "--runs", "2")
+    words += ("--deployments", "1", "--site", "lab", "--session", str(folder))
+    child = start_command(*words)
+    wait_for_trials(folder, 1, child)
+    assert wait.until(lambda: processes_with(script, "python3\0-c\0"), 240, 0.1)
+    time.sleep(3.5)  # the disk is lost after three seconds of load
+    assert processes_with(script, "python3\0-c\0")
+    child.kill()
+    end_command(child)
+    before = hash_trials(folder)
+    assert len(before) == 1
+    status, said = end_command(start_command(*words))
+    assert status == 0, said
+    check_whole(folder)
+    assert {record.state for record in read_trials(folder)} <= {"ok", "invalid"}
+    assert before.items() < hash_trials(folder).items()
+    assert lab.nodes.find_loops() == []

@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ from infrabench.machines.hosts import marks
 from infrabench_platforms.lab import nodes
 from infrabench_platforms.systems import lxc, native
 from tests.stress.torture.dens import MARK
-from tests.support.leftovers import Traces, changed, left_since, quiet_traces, traces
+from tests.support.leftovers import Traces, left_since, quiet_traces
 from tests.support.storm import SEED, size
 
 KILLS = size(10, 40)
@@ -47,25 +46,6 @@ COURSES = (
     ("lab",), ("cluster",), ("storage",), ("local",), ("cluster", "storage"), ("cluster", "storage", "local"),
 )  # fmt: skip
 SMOKE = ("run", "containers", "--profile", "smoke", "--systems", "native", "--workloads", "null", "--runs", "2")
-
-
-@dataclass(frozen=True, slots=True)
-class Killing:
-    """A line of the table."""
-
-    course: str
-    moment_s: float
-    of_s: float
-    killed: int
-    outlived: int
-    left: str
-    down_s: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.course:<24} {self.moment_s:>6.1f} of {self.of_s:>5.1f} s  {self.killed:>5} killed "
-            f"{self.outlived:>4} outlived it  lab down {self.down_s:>5.1f} s  left: {self.left}"
-        )
 
 
 class Machine:
@@ -175,14 +155,6 @@ def assert_nothing_left(before: Traces) -> None:
     assert instances() == []
 
 
-def told(found: dict[str, tuple[list[str], list[str]]]) -> str:
-    """Return how much of each kind is new, and how much is gone."""
-    signed = {
-        kind: (f"+{len(new)}" if new else "") + (f"-{len(gone)}" if gone else "") for kind, (gone, new) in found.items()
-    }
-    return ", ".join(f"{kind} {number}" for kind, number in signed.items() if number) or "nothing"
-
-
 def draw_courses(rng: random.Random) -> Iterator[Sequence[str]]:
     """Yield which course each killing ends: all of them first."""
     yield from rng.sample(COURSES, len(COURSES))
@@ -201,9 +173,9 @@ def machine_of(folder: Path) -> Iterator[Machine]:
 
 
 @pytest.mark.timeout(2 * 3600)
-def test_all_that_lives_is_killed_and_the_lab_goes_down_without_a_trace(tmp_path: Path, record_property) -> None:
+def test_all_that_lives_is_killed_and_the_lab_goes_down_without_a_trace(tmp_path: Path) -> None:
     infrabench("lab", "down", limit_s=DOWN_S)
-    before, began, rng, table = quiet_traces(), time.monotonic(), random.Random(SEED), list[Killing]()
+    before, rng = quiet_traces(), random.Random(SEED)
     with machine_of(tmp_path) as machine:
         # What each takes when nothing is killed meanwhile, on this machine now.
         lengths = {"lab": machine.reach("lab")}
@@ -221,25 +193,11 @@ def test_all_that_lives_is_killed_and_the_lab_goes_down_without_a_trace(tmp_path
             machine.start(last)
             time.sleep(moment_s)
             killed, outlived = machine.kill()
-            left = told({**changed(before, traces()), "instances": ([], instances())})
             down_s = infrabench("lab", "down", limit_s=DOWN_S)
-            table.append(Killing(" + ".join(course), moment_s, of_s, killed, outlived, left, down_s))
-            sys.stdout.write(f"{table[-1]}\n")
-            sys.stdout.flush()
-            (tmp_path / "killings.txt").write_text("".join(f"{each}\n" for each in table))
+            told = f"{killed} killed, {outlived} outlived it, lab down after {down_s:.1f} s"
+            sys.stdout.write(f"{' + '.join(course)} after {moment_s:.1f} of {of_s:.1f} s: {told}\n")
             assert_nothing_left(before)
         infrabench(*SMOKE, "--site", "lab", "--session", str(tmp_path / "smoke"))
         infrabench("lab", "up")
         infrabench("lab", "down", limit_s=DOWN_S)
         assert_nothing_left(before)
-    record_property(
-        "storm",
-        {
-            "part": "kill -9 of the lab",
-            "count": len(table),
-            "seconds": time.monotonic() - began,
-            "told": f"{sum(each.killed for each in table)} processes killed, {sum(each.outlived for each in table)} "
-            f"frozen ones outlived it; nothing was left by `lab down`, which took "
-            f"{min(each.down_s for each in table):.0f} to {max(each.down_s for each in table):.0f} s",
-        },
-    )

@@ -16,15 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from infrabench import registry
-from infrabench.core import SiteError
+from infrabench.core import SiteError, Study
 from infrabench.ledger import records
 from infrabench.machines.hosts import child_process
 from infrabench.machines.hosts import host as hosts
 from infrabench.machines.hosts.host import SSHHost
 from tests.stress.torture import farhost
 from tests.support.fakes import fake_site, run_session
-from tests.support.storm import SEED, Note, size
+from tests.support.started_commands import hash_trials, unused_port
+from tests.support.storm import SEED, size
 
 
 class Far:
@@ -104,9 +104,7 @@ def test_a_flood_from_a_far_host_is_stopped(far: Far, monkeypatch: pytest.Monkey
 
 
 def test_nobody_listens(far: Far) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    assert "cannot connect" in said(lambda: far.host(port=port).run(("true",), timeout_s=5))
+    assert "cannot connect" in said(lambda: far.host(port=unused_port()).run(("true",), timeout_s=5))
 
 
 def test_somebody_listens_and_says_nothing(far: Far) -> None:
@@ -177,12 +175,9 @@ def test_the_host_stalls_while_it_is_told_much(far: Far) -> None:
     assert not path.exists()  # half of it never looks like the whole
 
 
-def test_a_session_on_a_host_that_is_lost_goes_on_when_it_is_back(
-    far: Far, monkeypatch: pytest.MonkeyPatch, note: Note
-) -> None:
-    monkeypatch.setenv(registry.VARIABLE, str(Path(__file__).parent / "plugins"))
+def test_a_session_on_a_host_that_is_lost_goes_on_when_it_is_back(far: Far, storm: Study) -> None:
     rng, folder = random.Random(SEED), far.home / "runs/session"
-    losses, before, aborted = size(2, 12), dict[str, bytes](), 0
+    losses, before = size(2, 12), dict[str, str]()
 
     def run(after: float | None) -> None:
         host = far.host()
@@ -190,7 +185,7 @@ def test_a_session_on_a_host_that_is_lost_goes_on_when_it_is_back(
             soon(lambda: far.signal(rng.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP))), after)
         try:
             site = fake_site(host, home=str(far.home / "dens"))
-            run_session(registry.study("storm"), folder, site, profile="storm")
+            run_session(storm, folder, site, profile="storm")
         finally:
             host.close()
 
@@ -208,7 +203,7 @@ def test_a_session_on_a_host_that_is_lost_goes_on_when_it_is_back(
         far.start()
         if folder.exists():
             assert records.verify(folder) == []
-            now = {name: (folder / "trials" / name / "trial.json").read_bytes() for name in records.recorded(folder)}
+            now = hash_trials(folder)
             assert before.items() <= now.items()
             before = now
     time.sleep(4.1 if lost < losses else 0)  # the last signal may still come
@@ -224,5 +219,3 @@ def test_a_session_on_a_host_that_is_lost_goes_on_when_it_is_back(
     assert {each.state for each in found} <= {"ok", "aborted", "timeout"}
     assert lost
     assert aborted <= lost
-    told = f"{len(found)} of {len(plan)} trials recorded once, {aborted} of them aborted with their host"
-    note("ssh host lost", lost, told)

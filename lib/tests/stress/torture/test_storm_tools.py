@@ -15,7 +15,7 @@ from infrabench.experiment.execution.monitor import watching
 from infrabench.experiment.execution.trial import Bench, Finished, execute
 from infrabench.machines.hosts import child_process
 from infrabench.machines.hosts.host import LocalHost
-from tests.support.storm import Note, size
+from tests.support.storm import size
 
 OFF = Guards(None, None, None, None)
 FLOOD_BYTES = size(200 * 2**20, 2**30)
@@ -110,11 +110,10 @@ def test_a_flood_is_stopped_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
         assert finished.record.duration_s < 10
 
 
-def test_a_gigabyte_of_output_takes_neither_memory_nor_disk(note: Note) -> None:
+def test_a_gigabyte_of_output_takes_neither_memory_nor_disk() -> None:
     argv = (sys.executable, "-c", FLOODED, str(FLOOD_BYTES))
     told = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True).stdout.split()
     flooded, status, out, err, grown = told[0], told[1], *map(int, told[2:])
     assert (flooded, status) == ("True", "None")
     assert out + err <= 2 * child_process.KEPT_BYTES
     assert grown < 4 * child_process.MOST_BYTES
-    note("flood of output", 1, f"of {FLOOD_BYTES >> 20} MiB {(out + err) >> 20} MiB kept, memory +{grown >> 20} MiB")

@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 from infrabench import cli
-from infrabench.analysis.tidy import check as tidy_check
 from infrabench.core import DesignError
 from infrabench.experiment.design import orders
 from infrabench.stats import dependence, events, intervals, losses, meta_analysis, multiplicity, pairwise, segmentation
@@ -270,28 +269,6 @@ def test_the_seed_decides_and_more_replicates_extend_the_same_stream():
     assert not np.array_equal(seen[6], seen[7])
 
 
-# data whose truth is known: that they have it, the coverage of V1 to V15 and the rates of N1 to N7 show
-
-
-@pytest.mark.parametrize("environment", made.ENVIRONMENTS)
-def test_campaigns_hold_both_systems_once_in_every_block(environment):
-    values, positions = made.campaigns(environment, 30)(np.random.default_rng(1), 50)
-    assert values.shape == positions.shape == (50, 2, 30)
-    assert (np.sort(positions, axis=1) == np.stack([2 * np.arange(30), 2 * np.arange(30) + 1])).all()
-    assert 0.3 < (positions[:, 0] < positions[:, 1]).mean() < 0.7
-    assert values.mean() == pytest.approx(100, abs=3)
-
-
-def test_campaigns_become_a_tidy_table():
-    values = np.arange(24.0).reshape(2, 3, 4)
-    table = made.campaigns_table(values, ("a", "b", "c"), deployment=np.array([0, 0, 1, 1]))
-    assert len(tidy_check(table)) == 24
-    cell = table[(table["scenario"] == "c00001") & (table["system"] == "b")].sort_values("block")
-    assert cell["value"].tolist() == values[1, 1].tolist()
-    assert cell["deployment"].tolist() == [0, 0, 1, 1]
-    assert table.groupby("scenario")["position"].apply(list).map(lambda p: p == list(range(12))).all()
-
-
 # report and command line
 
 
@@ -324,18 +301,6 @@ def identical(seed=3, blocks=30, effect=1.0, cases=20):
     values = 100 * np.exp(rng.normal(0, 0.02, (cases, 1, blocks)) + rng.normal(0, 0.01, (cases, 2, blocks)))
     values[:, 1] *= effect
     return values
-
-
-def test_swapped_labels_of_one_system_differ_as_often_as_they_should():
-    table = made.campaigns_table(identical(), ("native", "again"))
-    found = relabelled(table, "native", "again", n=4_000)
-    assert found.band == binomial_band(0.05, 4_000)
-    assert found.share == pytest.approx(0.05, abs=0.003)
-    assert found.share == pytest.approx(found.cases["share"].mean())
-    assert len(found.cases) == 20
-    assert found.cases["share"].between(*found.band).mean() > 0.9
-    again = relabelled(table, "native", "again", n=4_000)
-    assert again.cases.equals(found.cases)
 
 
 def test_an_analysis_that_is_too_sure_is_seen_on_swapped_labels(monkeypatch):

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import time
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -16,6 +15,7 @@ import pytest
 
 from infrabench.workloads import ftp, mail, stream, web
 from tests.support.places import PLATFORMS
+from tests.support.scripts import load_script
 
 GUEST = PLATFORMS / "lab/guest"
 BIN = GUEST / "overlay/usr/local/bin"
@@ -35,11 +35,7 @@ Nov 21 13:00:02 mail postfix/smtpd[9]: NOQUEUE: reject: RCPT from unknown[198.18
 
 @pytest.fixture(scope="module")
 def helper() -> ModuleType:
-    loader = SourceFileLoader("ib_mail", str(BIN / "ib-mail"))
-    module = ModuleType("ib_mail")
-    code = compile(loader.get_data(str(BIN / "ib-mail")), "ib-mail", "exec")
-    exec(code, module.__dict__)
-    return module
+    return load_script(BIN / "ib-mail")
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +47,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([*strict, *options, "-o", folder / "ib-stream", GUEST / "src/stream.c", "-lm"], check=True)
     subprocess.run([*strict, "-O2", "-o", folder / "ib-data", GUEST / "src/data.c"], check=True)
     return folder
-
-
-def test_packages_are_one_a_line_with_the_reason() -> None:
-    lines = [line for line in (GUEST / "packages.txt").read_text().splitlines() if not line.startswith("#")]
-    assert all(re.fullmatch(r"[a-z0-9.+-]+ +# .+", line) for line in lines)
-
-
-@pytest.mark.parametrize("path", [BIN / "ib-service", GUEST / "setup.sh"])
-def test_scripts_are_posix_shell(path: Path) -> None:
-    subprocess.run(["sh", "-n", path], check=True)
-    assert path.stat().st_mode & 0o111
 
 
 def test_ports_and_pages_agree_with_the_workloads() -> None:

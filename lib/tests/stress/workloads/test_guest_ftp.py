@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.places import PLATFORMS
+from tests.support.started_commands import unused_port
 
 CLIENT = PLATFORMS / "lab/guest/overlay/usr/local/bin/ib-ftp"
 CONTENT = bytes(range(256)) * 400
@@ -88,6 +89,4 @@ def test_missing_file_is_an_error(port: int) -> None:
 
 def test_ready_needs_a_server(port: int) -> None:
     assert run("ready", "--address", "127.0.0.1", "--port", port).returncode == 0
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        closed = unused.getsockname()[1]
-    assert run("ready", "--address", "127.0.0.1", "--port", closed).returncode == 1
+    assert run("ready", "--address", "127.0.0.1", "--port", unused_port()).returncode == 1

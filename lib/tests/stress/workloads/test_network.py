@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import reduce
+from itertools import pairwise
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from infrabench.machines.hosts.host import LocalHost
 from infrabench.workloads import _counters, _network, iperf3, netperf, pod_network
 from tests.support import workloads
 from tests.support.captures import with_stdout
+from tests.support.started_commands import unused_port
 from tests.support.workloads import captured, changed, measured, refused
 
 LISTENER = """
@@ -137,8 +139,7 @@ def test_claim_names_the_device_of_the_interface() -> None:
 
 @pytest.fixture
 def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        return unused.getsockname()[1]
+    return unused_port()
 
 
 @pytest.fixture
@@ -219,30 +220,21 @@ def carried(capture: Capture, step: str, device: str, received: int = 0, sent: i
 
 
 @pytest.mark.parametrize(
-    ("step", "device", "way", "said"),
+    ("step", "device", "said"),
     [
-        ("server-node-before", "flannel.1", "received", "that device of worker1 carried 0 of"),
-        ("client-node-before", "flannel.1", "sent", "over flannel.1, but that device of worker2 carried 0 of"),
-        ("server-node-before", "eth0", "received", "two nodes over eth0, but that device of worker1 carried 0 of"),
-        ("start", "eth0", "received", "its device eth0 carried 0 of"),
+        ("server-node", "flannel.1", "that device of worker1 carried 0 of"),
+        ("client-node", "flannel.1", "over flannel.1, but that device of worker2 carried 0 of"),
+        ("server-node", "eth0", "two nodes over eth0, but that device of worker1 carried 0 of"),
     ],
 )
-def test_device_that_carried_nothing_is_not_the_path(step: str, device: str, way: str, said: str) -> None:
-    for workload, case in ((iperf3, "ok"), (netperf, "ok")):
-        capture = captured(workload.TOOL, case)
-        after = step.replace("before", "after").replace("start", "stop")
-        texts = [capture[each].stdout.decode() for each in (step, after)]
-        columns = (0, 1) if way == "received" else (8, 9)
-
-        def still(found: re.Match[str], texts: list[str] = texts, columns: tuple[int, int] = columns) -> str:
-            later = re.search(rf"^ *{re.escape(device)}: (.+)$", texts[1], re.MULTILINE)
-            assert later is not None
-            pairs = zip(found[2].split(), later[1].split(), strict=True)
-            numbers = [last if i in columns else first for i, (first, last) in enumerate(pairs)]
-            return found[1] + " ".join(numbers)
-
+def test_device_that_carried_nothing_is_not_the_path(step: str, device: str, said: str) -> None:
+    line = rf"^ *{re.escape(device)}: .+$"
+    for workload in (iperf3, netperf):
+        capture = captured(workload.TOOL)
+        after = re.search(line, capture[f"{step}-after"].stdout.decode(), re.MULTILINE)
+        assert after is not None
         with pytest.raises(NotAsClaimed, match=re.escape(said)):
-            workload.parse(edited(capture, step, rf"^( *{re.escape(device)}: )(.+)$", still))
+            workload.parse(edited(capture, f"{step}-before", line, after[0]))
 
 
 @pytest.mark.parametrize(
@@ -302,60 +294,42 @@ def test_an_interval_that_is_missing_or_told_twice_is_noticed(case: str, side: s
                     iperf3.parse(changed)
 
 
-def end_tells(case: str, more: int, seconds: int = 1) -> Capture:
-    """Return a capture whose server counted `more` bytes at the end of a TCP test than its intervals add up to.
+def more_at_end(more: int) -> Capture:
+    """Return a run whose server counted `more` bytes at the end than its intervals add up to."""
 
-    With more `seconds` the counted interval is there so many times, one after the other, each with a part of the bytes.
-    """
-    capture = captured("iperf3", case)
-    report = json.loads(capture["iperf3"].stdout)
-    for told in (report, report["server_output_json"]):
-        told["start"]["test_start"]["duration"] = seconds
-        kept, counted = told["intervals"][:-1], told["intervals"][-1]["sum"]
-        assert [each["sum"]["omitted"] for each in told["intervals"]] == [True] * len(kept) + [False]
-        length, part = counted["end"], counted["bytes"] // seconds
-        told["intervals"] = kept + [
-            {"sum": {**counted, "start": at * length or counted["start"], "end": (at + 1) * length, "bytes": part}}
-            for at in range(seconds)
-        ]
-        for key in ("sum_sent", "sum_received"):
-            told["end"][key] |= {"end": length * seconds, "seconds": length * seconds}
-        told["end"]["sum_sent"]["bytes"] = part * seconds
-    for told in (report, report["server_output_json"]):
-        end = told["end"]["sum_received"]
-        end["bytes"] = part * seconds + more
-        end["bits_per_second"] = 8 * end["bytes"] / end["seconds"]
-    capture = captured("iperf3", case, seconds=seconds)
-    return with_stdout(capture, "iperf3", json.dumps(report).encode())
+    def change(report: dict[str, Any]) -> None:
+        for told in (report, report[SERVER]):
+            end, counted = told["end"]["sum_received"], report[SERVER]["intervals"][-1]["sum"]
+            end["bytes"] = counted["bytes"] + more
+            end["bits_per_second"] = 8 * end["bytes"] / end["seconds"]
+
+    return changed(captured("iperf3", "tcp-3.18"), "iperf3", change)
 
 
-def test_threads_count_on_between_two_intervals() -> None:
-    """As of 3.16 the sum at the end is up to 0.02 % more than its intervals, and it is what was received."""
-    found = measured("iperf3", end_tells("tcp-3.18", 524288, seconds=2))
-    report = json.loads(end_tells("tcp-3.18", 524288, seconds=2)["iperf3"].stdout)
-    end = report["server_output_json"]["end"]["sum_received"]
-    assert found["throughput_bit_per_s"] == 8 * end["bytes"] / end["seconds"]
-    for more in (-1, 2 * 2304376):  # one byte less, and 0.1 % more
-        with pytest.raises(ParseError, match="bytes at the end, of all intervals"):
-            iperf3.parse(end_tells("tcp-3.18", more, seconds=2))
+def test_threads_count_on_after_an_interval_and_one_thread_does_not() -> None:
+    """As of 3.16 the sum at the end is up to 0.1 % more than its intervals, and it is what was received."""
+    end = json.loads(more_at_end(131072)["iperf3"].stdout)[SERVER]["end"]["sum_received"]
+    assert measured("iperf3", more_at_end(131072))["throughput_bit_per_s"] == 8 * end["bytes"] / end["seconds"]
+    older = more_at_end(131072)["iperf3"].stdout.replace(b"iperf 3.18", b"iperf 3.12")
+    wrong = (more_at_end(-1), more_at_end(end["bytes"] // 500), with_stdout(more_at_end(0), "iperf3", older))
+    for each in wrong:
+        assert "bytes at the end, of all intervals" in refused("iperf3", each)
 
 
-def test_one_thread_counts_nothing_between_two_intervals() -> None:
-    more = end_tells("tcp-3.18", 131072)
-    iperf3.parse(more)
-    older = more["iperf3"].stdout.replace(b"iperf 3.18", b"iperf 3.12")
-    with pytest.raises(ParseError, match="bytes at the end, of all intervals"):
-        iperf3.parse(with_stdout(more, "iperf3", older))
+@pytest.mark.parametrize("lost", [None, 1, 2])
+def test_an_interval_whose_bytes_nobody_would_miss_is_not_missing(lost: int | None) -> None:
+    """Of a long test one is less than the share that threads may miss: the times say that it is not there."""
 
+    def change(report: dict[str, Any]) -> None:
+        for told in (report, report[SERVER]):
+            whole = told["intervals"].pop()["sum"]
+            ends = [whole["start"] + part * (whole["end"] - whole["start"]) / 3 for part in range(4)]
+            for part, (start, end) in enumerate(pairwise(ends)):
+                third = {**whole, "start": start, "end": end, "bytes": whole["bytes"] if part == 0 else 0}
+                told["intervals"] += [{"sum": third}] if part != lost else []
 
-def test_no_interval_of_a_long_test_is_missing() -> None:
-    """Of 1200 s one is less than the share that threads may miss: the times say that it is not there."""
-    long = end_tells("tcp-3.18", 0, seconds=1200)
-    assert len(json.loads(long["iperf3"].stdout)["server_output_json"]["intervals"]) == 1201
-    iperf3.parse(long)
-    for number in (1, 600, -1):
-        shorter = changed(long, "iperf3", lambda report, at=number: report[SERVER]["intervals"].pop(at))  # type: ignore[misc]
-        assert "interval" in refused("iperf3", shorter)
+    capture = changed(captured("iperf3", "tcp-3.18"), "iperf3", change)
+    assert iperf3.parse(capture) if lost is None else "interval" in refused("iperf3", capture)
 
 
 def told(key: str, value: str) -> tuple[str, str]:
@@ -479,23 +453,6 @@ def test_trial_without_nodes_has_no_cpu_time() -> None:
 
 
 # ---------------------------------------------------------------------------------------------- traps of the two tools
-
-
-def report(capture: Capture) -> dict[str, Any]:
-    return json.loads(capture["iperf3"].stdout)
-
-
-@pytest.mark.parametrize("case", ["udp-losses", "udp-losses-3.9", "udp-losses-3.18"])
-def test_losses_of_omitted_seconds_are_not_counted(case: str) -> None:
-    capture = captured("iperf3", case)
-    found = measured("iperf3", capture)
-    intervals = [each["sum"] for each in report(capture)["server_output_json"]["intervals"]]
-    counted = [each for each in intervals if not each["omitted"]]
-    lost, packets = (sum(each[key] for each in counted) for key in ("lost_packets", "packets"))
-    assert found["loss_percent"] == pytest.approx(100 * lost / packets, rel=0.01)
-    told = report(capture)["end"]["sum"]["lost_packets"]
-    omitted = sum(each["lost_packets"] for each in intervals if each["omitted"])
-    assert told == pytest.approx(lost if case.endswith("18") else lost + omitted, abs=2)
 
 
 ASKED = {  # in both reports

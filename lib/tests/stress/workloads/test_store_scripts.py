@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from infrabench.workloads import _rebuild_script, integrity, rebuild
+from tests.support.started_commands import processes_with
 
 # Its disk is clean again `takes` seconds after it was replaced; `sick` says what goes wrong.
 STORE = """#!{python}
@@ -190,15 +191,7 @@ def test_a_signal_while_the_load_is_started_takes_it_along(tmp_path: Path, monke
 
 def running(tmp_path: Path) -> list[int]:
     """Return the processes of the made-up fio."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
-        except OSError:
-            continue
-        if f"{tmp_path}/fio\0".encode() in words and b"--write_lat_log" in words:
-            found.append(int(entry.name))
-    return found
+    return processes_with(f"{tmp_path}/fio\0", "--write_lat_log")
 
 
 # ------------------------------------------------------------------------------------------------------------- hashes
