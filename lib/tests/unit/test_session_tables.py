@@ -103,6 +103,22 @@ def test_blocks_of_pooled_sessions_are_counted_each_those_without_a_record_too(t
     assert {row[plan["columns"].index("blocks")] for row in plan["rows"]} == {"12"}
 
 
+def test_what_pooled_sessions_were_asked_for_is_that_of_all(tmp_path: Path) -> None:
+    for name, seed, other in (
+        ("one", 7, {}),
+        ("two", 9, {"order": "adjacent", "deployments": 3, "created_utc": "2025-12-31T00:00:00.000Z",
+                    "site": {"name": "rack", "kind": "lab"}}),
+    ):  # fmt: skip
+        path = write_session(tmp_path / name, blocks=2, seed=seed) / "session.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | other))
+    pooled = session_data.pool([tmp_path / "one", tmp_path / "two"])
+    made = session_tables.make_abstract(pooled, api.results(pooled, str(tmp_path)))
+    assert {key: made[key] for key in ("profile", "blocks", "deployments", "order", "seed", "created_utc", "site")} == {
+        "profile": "quick", "blocks": 4, "deployments": 4, "order": "random and adjacent", "seed": "7 and 9",
+        "created_utc": "2025-12-31T00:00:00.000Z", "site": {"name": "lab and rack", "kind": "lab"},
+    }  # fmt: skip
+
+
 def test_only_a_notebook_is_told(
     folder: Path, found: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
