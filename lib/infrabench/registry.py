@@ -102,9 +102,21 @@ def metric_kinds(workload_name: str) -> Mapping[str, MetricKind]:
     elsewhere can still be read. ``web (code 2)``, as trials of another code are called, is of the kinds of ``web``, and
     so is ``web, 1000 users``, a scenario of it.
     """
+    return cast(Mapping[str, MetricKind], _read_declaration(workload_name, "METRICS"))
+
+
+def less_failed(workload_name: str) -> Mapping[str, tuple[str, str]]:
+    """Return rate -> the metrics of its time and of what failed, of rates that a workload reports without what failed.
+
+    Empty where `metric_kinds` is.
+    """
+    return cast(Mapping[str, tuple[str, str]], _read_declaration(workload_name, "LESS_FAILED"))
+
+
+def _read_declaration(workload_name: str, what: str) -> Mapping[str, Any]:
     try:
         plain = workload_name.partition(" (code ")[0].partition(", ")[0]
-        return cast(Mapping[str, MetricKind], getattr(workload(plain), "METRICS", {}))
+        return cast(Mapping[str, Any], getattr(workload(plain), what, {}))
     except (DesignError, ImportError):
         return {}
 

@@ -85,8 +85,19 @@ def pool(names: Sequence[str | Path], *, stamped: bool = False) -> Session:
 
 
 def together(data: Sequence[Mapping[str, Any]], names: Sequence[str], stamped: str) -> dict[str, Any]:
-    """Return what several sessions of one study say of themselves as one ``session.json``, with the stamp of `pool`."""
+    """Return what several sessions of one study say of themselves as one ``session.json``, with the stamp of `pool`.
+
+    Where profile, order, seed or site are not alike it names them all; blocks and deployments are those of all
+    together, and ``created_utc`` is when the first one began.
+    """
     every = dict(data[0])
+    for key, unsaid in (("profile", None), ("order", "random"), ("seed", None)):
+        every |= _join(key, [each.get(key, unsaid) for each in data])
+    for key in ("name", "kind"):
+        every["site"] = every["site"] | _join(key, [each["site"][key] for each in data])
+    every["created_utc"] = min(each["created_utc"] for each in data)
+    every["stopping"] = next(filter(None, (each.get("stopping") for each in data)), None)
+    every["deployments"] = sum(each.get("deployments") or 1 for each in data)
     every["systems"] = list(dict.fromkeys(name for each in data for name in each["systems"]))
     every["not_run"] = _left_everywhere(data, "systems", "not_run")
     every["left_out"] = _left_everywhere(data, "workloads", "left_out")
@@ -100,6 +111,12 @@ def together(data: Sequence[Mapping[str, Any]], names: Sequence[str], stamped: s
     stamps = dict.fromkeys([*(each.get("stamp") or "" for each in data), stamped])
     every["pooled"], every["stamp"] = list(names), " ".join(each for each in stamps if each)
     return every
+
+
+def _join(key: str, values: Sequence[Any]) -> dict[str, Any]:
+    """Return the values of a key that not all sessions have alike as one text; nothing where they do."""
+    distinct = list(dict.fromkeys(values))
+    return {key: " and ".join(map(str, distinct))} if len(distinct) > 1 else {}
 
 
 def _left_everywhere(data: Sequence[Mapping[str, Any]], what: str, left: str) -> dict[str, str]:

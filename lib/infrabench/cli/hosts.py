@@ -122,10 +122,12 @@ def prepare(arguments: Namespace) -> Iterator[str]:
         yield "dry run: nothing was changed" if arguments.dry_run else "nothing was changed"
     yield from apply.render_results(done)
     yield from records
-    # Lists of packages that are not brought up to date leave nothing out.
-    lacking = [each.name for each in planned if not each.ok or each.packages or len(each.commands) > each.updates]
-    if ready and lacking and not done and not arguments.dry_run:
-        raise SiteError(f"not ready: {', '.join(lacking)}; nothing was run, for nobody agreed (--yes)")
+    if not done and not arguments.dry_run:
+        if enough := [each.name for each in planned if each.commands and each.ok and not each.is_incomplete]:
+            yield f"ready as it is: {', '.join(enough)}"
+        lacking = [each.name for each in planned if not each.ok or each.is_incomplete]
+        if ready and lacking:
+            raise SiteError(f"not ready: {', '.join(lacking)}; nothing was run, for nobody agreed (--yes)")
     if bad := [each.name for each in done or planned if not each.ok]:
         failed.append(f"not ready: {', '.join(bad)}. What each lacks is said above")
     if failed:

@@ -96,12 +96,16 @@ def run_or_load(wanted: Design, *, mode: str, site: str = "lab", session: str | 
 
 
 def probes(session: Session) -> pd.DataFrame:
-    """Return the drift probes of a session: block, host, position, value (bytes hashed per second), unit."""
+    """Return the drift probes of a session, or of each that is pooled.
+
+    Columns session, block, host, position, value (bytes hashed per second) and unit.
+    """
     rows = [
-        (each["block"], each["host"], each["position"], each["bytes"] / each["seconds"], "B/s")
-        for each in read_blocks(session.folder, PROBE)
+        (folder.resolve().name, each["block"], each["host"], each["position"], each["bytes"] / each["seconds"], "B/s")
+        for folder in session.folders
+        for each in read_blocks(folder, PROBE)
     ]
-    return pd.DataFrame(rows, columns=["block", "host", "position", "value", "unit"])
+    return pd.DataFrame(rows, columns=["session", "block", "host", "position", "value", "unit"])
 
 
 def contrasts(session: Session) -> pd.DataFrame:

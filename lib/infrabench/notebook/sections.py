@@ -101,19 +101,22 @@ def fold_plan(wanted: Design) -> Shown:
 def fold_provenance(session: Session) -> Shown:
     """Return where a session was measured and which of its trials are valid: three lines, what is behind them folded.
 
-    What hosts and systems say of themselves; what each system can do, where it was asked; states of trials, reasons
-    and numbers of blocks.
+    What hosts and systems say of themselves, in every session that is pooled; what each system can do, where it was
+    asked; states of trials, reasons and numbers of blocks.
 
     >>> ib.fold_provenance(session)
     """
     site, systems = session.data["site"], ", ".join(session.data["systems"])
     line = f"Measured at {site['name']} ({site['kind']}) from {session.data['created_utc'][:16].replace('T', ' ')} UTC"
-    stamp = session.data.get("stamp") or ""
+    stamp, how = session.data.get("stamp") or "", ""
+    if len(session.folders) > 1:
+        line = f"{line}, in {len(session.folders)} sessions"
+        how = ", a line where all sessions say the same, and else one for each answer"
     hosts = fold(
         f"{line}: {systems}. {stamp}".rstrip(),
-        paragraph("What each system says, with its limits as seen from inside the target:"),
+        paragraph(f"What each system says, with its limits as seen from inside the target{how}:"),
         results.whole(session_tables.deployments_table(session)),
-        paragraph("What each host says:"),
+        paragraph(f"What each host says{how}:"),
         results.whole(session_tables.provenance_table(session)),
     )
     able = session_tables.capabilities_table(session)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pandas as pd
 from infrabench.analysis import tables
 from infrabench.analysis.results import Results, base, chosen, explain_none
 from infrabench.analysis.session_data import Session
-from infrabench.core import STATES
+from infrabench.core import STATES, canonical
 from infrabench.experiment.provenance import labels
 from infrabench.experiment.provenance.comparability import NOT_HOSTS
 from infrabench.ledger import records
@@ -39,6 +39,7 @@ OTHERS = ("name", "sessions", "site", "versions", "note", "aa", "known", "planne
 ASKED = ("study", "title", "profile", "blocks", "deployments", "order", "seed", "systems", "baseline", "created_utc")
 HELD = ("ok", "checked", "another path")  # numbers of trials that claim a path
 DEVICES = ("carried", "quiet", "on the nodes")
+ALL = "all"  # in the place of sessions' names: every one that is pooled
 
 
 def validity_table(session: Session) -> pd.DataFrame:
@@ -117,26 +118,68 @@ def blocks_table(session: Session) -> pd.DataFrame:
 
 
 def provenance_table(session: Session) -> pd.DataFrame:
-    """Return what the hosts say about themselves: one row per field, one column per host; empty where they do not."""
-    hosts = [
-        name for name in records.list_provenance(session.folder) if name not in NOT_HOSTS and ".resumed-" not in name
-    ]
-    columns = {name: _flat(records.read_provenance(session.folder, name)) for name in hosts}
-    frame = pd.DataFrame(columns).rename_axis("field")
-    if frame.empty:  # no host said anything
-        return frame
-    return frame[~frame.index.str.startswith(("missing.", "cpu.flags", "time_s"))]
+    """Return what the hosts say about themselves: one row per field, one column per host; empty where they do not.
+
+    Of pooled sessions as `_tabulate_sessions` says.
+    """
+    return _tabulate_sessions(session, _read_hosts)
 
 
 def deployments_table(session: Session) -> pd.DataFrame:
-    """Return what the systems say about themselves: one row per field, one column per system."""
-    data = records.read_provenance(session.folder, records.DEPLOYMENTS)
-    names = labels.of(session.folder)
-    columns = {
+    """Return what the systems say about themselves: one row per field, one column per system.
+
+    Of pooled sessions as `_tabulate_sessions` says.
+    """
+    return _tabulate_sessions(session, _read_systems)
+
+
+def _read_hosts(folder: Path) -> dict[str, dict[str, Any]]:
+    names = [name for name in records.list_provenance(folder) if name not in NOT_HOSTS and ".resumed-" not in name]
+    hosts = {name: _flat(records.read_provenance(folder, name)) for name in names}
+    left_out = ("missing.", "cpu.flags", "time_s")
+    return {
+        name: {field: value for field, value in each.items() if not field.startswith(left_out)}
+        for name, each in hosts.items()
+    }
+
+
+def _read_systems(folder: Path) -> dict[str, dict[str, Any]]:
+    names = labels.of(folder)
+    return {
         names.get(name, name): _flat({**each["facts"], "tools": each["tools"], "untested": each.get("untested", {})})
-        for name, each in data.items()
-    }  # fmt: skip
-    return pd.DataFrame(columns).rename_axis("field")
+        for name, each in records.read_provenance(folder, records.DEPLOYMENTS).items()
+    }
+
+
+def _tabulate_sessions(session: Session, read: Callable[[Path], dict[str, dict[str, Any]]]) -> pd.DataFrame:
+    """Return what hosts, or systems, say of themselves: one row per field, one column each.
+
+    Of pooled sessions a field has one row, of `ALL`, where all that have the host or system tell the same, and else a
+    row for each answer, with the sessions that give it. Where some lack a column, the first row says which have it.
+    """
+    told = [(folder.name, read(folder)) for folder in session.folders]
+    columns = list(dict.fromkeys(name for _, each in told for name in each))
+    fields = dict.fromkeys(field for _, each in told for one in each.values() for field in one)
+    rows: list[dict[str, Any]] = []
+    if any(len(each) < len(columns) for _, each in told):
+        measured = {name: [place for place, each in told if name in each] for name in columns}
+        places = {name: ALL if len(each) == len(told) else ", ".join(each) for name, each in measured.items()}
+        rows.append({"field": "in sessions", "session": "", **places})
+    for field in fields:
+        answers = [(place, {name: one.get(field) for name, one in each.items()}) for place, each in told]
+        every = {name: value for _, values in answers for name, value in values.items()}
+        apart: dict[str, tuple[list[str], dict[str, Any]]] = {}
+        for place, values in answers:
+            apart.setdefault(canonical(values), ([], values))[0].append(place)
+        if all(canonical({name: every[name] for name in values}) == said for said, (_, values) in apart.items()):
+            apart = {"": ([ALL], every)}
+        rows += [
+            {"field": field, "session": ", ".join(of), **values}
+            for of, values in apart.values()
+            if any(value is not None for value in values.values())
+        ]
+    frame = pd.DataFrame(rows, columns=["field", "session", *columns], dtype="object").set_index("field")
+    return frame if len(told) > 1 else frame.drop(columns="session")
 
 
 def capabilities_table(session: Session) -> pd.DataFrame:

@@ -117,18 +117,20 @@ def courses(session: Session, workload: str) -> tuple[pd.DataFrame, pd.DataFrame
     module: Any = registry.workload(workload)
     if not hasattr(module, "timeline"):
         raise DesignError(f"trials of {workload} have no course; those of {', '.join(COURSES)} have")
-    names, rows = labels.of(session.folder), session.table
-    valid = set(rows.loc[(rows["workload"] == workload) & (rows["state"] == "ok"), "trial"])
+    rows = session.table[(session.table["workload"] == workload) & (session.table["state"] == "ok")]
+    valid = set(zip(rows["session"], rows["trial"], strict=True))
     samples: list[tuple[Any, ...]] = []
     events: list[tuple[Any, ...]] = []
-    for record in read_trials(session.folder):
-        trial = record.trial
-        if trial.id in valid:
-            seen = module.timeline(capture(session.folder, record))
-            system = names.get(trial.system, trial.system)
-            key = (session.folder.name, trial.id, trial.block, trial.deployment, system, trial.scenario)
-            samples += [(*key, each.series, each.at_s, each.value, each.unit) for each in seen.samples]
-            events += [(*key, name, at_s) for name, at_s in seen.events.items()]
+    for folder in session.folders:
+        names, of = labels.of(folder), folder.resolve().name
+        for record in read_trials(folder):
+            trial = record.trial
+            if (of, trial.id) in valid:
+                seen = module.timeline(capture(folder, record))
+                system = names.get(trial.system, trial.system)
+                key = (of, trial.id, trial.block, trial.deployment, system, trial.scenario)
+                samples += [(*key, each.series, each.at_s, each.value, each.unit) for each in seen.samples]
+                events += [(*key, name, at_s) for name, at_s in seen.events.items()]
     return pd.DataFrame(samples, columns=list(SAMPLES)), pd.DataFrame(events, columns=list(EVENTS))
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from infrabench import registry
 from infrabench.stats import multiplicity, verdicts
 from infrabench.stats.dependence import of_pairs
 from infrabench.stats.diagnostics import outlier_mask
@@ -25,6 +26,7 @@ from infrabench.stats.intervals import NAN, Array
 from infrabench.stats.losses import LOST, account_losses, is_lost
 from infrabench.stats.planning import margin_of
 from infrabench.stats.table import (
+    CELL,
     ORDER,
     PER_BLOCK,
     PER_DEPLOYMENT,
@@ -41,6 +43,7 @@ from infrabench.stats.verdicts import Pairs
 NO_NUMBER = "no number of {unit} is sure to decide: the printing step leaves no room within the margin"
 NOT_IN_FAMILY = "equivalence not significant within its family"
 NOT_SIGNIFICANT = "not significant within its family"
+FAILED_WORK = "trials weigh alike although work failed in some: all work over all time is {ratio:.3g} times {baseline}"
 FAMILY = ["workload", "metric"]
 # What a stack of pairs is made with, and judged by.
 GIVEN = ["margin", "step", "sd", "baseline", "pair_unit", "kind", "unit"]
@@ -116,7 +119,7 @@ def contrasts(
     undecided = frame["verdict"] == verdicts.INCONCLUSIVE
     tests = frame.groupby(FAMILY)["p_equivalence"].transform("count")
     frame["n_to_decide"] = np.where(undecided, verdicts.n_to_decide(frame, frame["margin"], tests), NAN)
-    frame["reason"] = _absent(frame, values)
+    frame["reason"] = join_words(_absent(frame, values), _explain_work(frame, values))
     sign = frame["better"].map({"lower": 1.0, "higher": -1.0}).astype(float)
     frame["overhead_percent"], *ends = (100 * sign * (frame[each] - 1) for each in ("ratio", "ratio_low", "ratio_high"))
     frame["overhead_low"], frame["overhead_high"] = np.minimum(*ends), np.maximum(*ends)
@@ -296,6 +299,26 @@ def _without_flagged(
     words = ((verdicts.LIMITED, frame["limited"]), (DEPENDENT, frame["dependent"]), ("outliers", some), (LOST, lost))
     frame["flags"] = join_words(*(np.where(raised, word, "") for word, raised in words))
     return frame
+
+
+def _explain_work(frame: pd.DataFrame, values: Array) -> list[str]:
+    """What each ratio of rates without what failed is by all work over all time, where that is another one."""
+    told = [""] * len(frame)
+    place = {key: at for at, key in enumerate(zip(*(frame[name] for name in CELL), strict=True))}
+    less = {name: registry.less_failed(name) for name in frame["workload"].unique()}
+    for (workload, scenario, metric, system), at in place.items():
+        beside = [place.get((workload, scenario, name, system)) for name in less[workload].get(metric, ())]
+        if not beside or None in beside or np.isnan(frame["ratio"].iloc[at]):
+            continue
+        rates, times_s, failed = (values[each] for each in (at, *beside))
+        both = np.isfinite(rates).all(axis=0)
+        if (rates[:, both] <= 0).any():
+            continue
+        system_by, baseline_by = verdicts.work_over_time(rates[:, both], times_s[:, both], failed[:, both])
+        if abs(system_by / baseline_by - 1) > verdicts.UNLIKE:
+            ratio = frame["ratio"].iloc[at] * system_by / baseline_by
+            told[at] = FAILED_WORK.format(ratio=ratio, baseline=frame["baseline"].iloc[at])
+    return told
 
 
 def _absent(frame: pd.DataFrame, values: Array) -> list[str]:

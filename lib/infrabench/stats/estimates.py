@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special, stats
 
+from infrabench import registry
 from infrabench.core import STATES
 from infrabench.stats import intervals
 from infrabench.stats.events import COUNT, DISPERSED, LEAST_BLOCKS, SHARE, clopper_pearson, poisson_interval
@@ -23,7 +24,7 @@ from infrabench.stats.losses import explain_unequal
 from infrabench.stats.pairwise import paired_fieller
 from infrabench.stats.planning import one_way
 from infrabench.stats.table import CELL, ORDER, SHARED, blocked, by_size, check_values, columns, kinds, stacks
-from infrabench.stats.verdicts import WORK, rate_interval, swapped_times
+from infrabench.stats.verdicts import UNLIKE, WORK, rate_interval, swapped_times, work_over_time
 
 GARWOOD, CLOPPER_PEARSON = "Garwood, counts", "Clopper-Pearson, shares"
 EFFECTIVE = "{method}, effective number over {unit}"
@@ -44,6 +45,7 @@ TYPES = {
 NUMBERS = ("n", "mean", "mean_low", "mean_high", "n_pairs", "ratio", "ratio_low", "ratio_high")
 INTERIM = (*SHARED, "system", *NUMBERS, "reason")
 T, T_OF_TIMES = "Student's t", "Student's t of the times"
+FAILED_WORK = "work failed in some trials: all work over all time is {factor:.3g} times this mean"
 
 
 class Means(NamedTuple):
@@ -138,8 +140,9 @@ def estimates(table: pd.DataFrame, missing: pd.DataFrame | None = None) -> pd.Da
     fixed work the work over the mean time, which is the harmonic mean, and its intervals are those of the mean time.
     ``mean_low``, ``mean_high``: by ``mean_method`` (empty: no interval), which is Student's t, of counts and shares an
     exact one that never leaves what they can be (`event_means`); there ``mean`` is that of all trials, also with
-    several deployments, and the ends of ``boot_t_*`` are cut. ``median_low``, ``median_high``: exact order statistics
-    at ``median_level``, none below n = 6. ``geometric_*``: the t interval of logarithms, for positive values.
+    several deployments, and the ends of ``boot_t_*`` are cut. Where work failed it also says what all work over all
+    time is, if that is another mean. ``median_low``, ``median_high``: exact order statistics at ``median_level``, none
+    below n = 6. ``geometric_*``: the t interval of logarithms, for positive values.
     ``pseudo_*``: Hodges-Lehmann, exact signed ranks. ``boot_t_*``: studentised bootstrap of the mean. ``sd``, ``cov``,
     ``min``, ``max``: of trials. ``deterministic``: all values are equal, hence no interval. A cell without any value
     keeps its counts and has n = 0.
@@ -220,10 +223,31 @@ def _numbers(table: pd.DataFrame, *, brief: bool = False) -> pd.DataFrame:
         found["mean"][events], found["mean_low"][events], found["mean_high"][events], method[events] = means
         for end in ("boot_t_low", "boot_t_high"):
             found[end][events] = np.clip(found[end][events], 0.0, top[events])
+    for at, factor in ({} if brief else _work_over_time(ok, keys)).items():
+        method[at] = "; ".join(filter(None, (method[at], FAILED_WORK.format(factor=factor))))
     found["deployments"] = deployments.astype(float)
     found["between_share"] = one_way(values, unit, cell).share
     found["cov"] = np.divide(found["sd"], np.abs(found["mean"]), out=found["cov"], where=found["mean"] != 0)
     return pd.concat([keys, pd.DataFrame(found | {"mean_method": method})], axis=1)
+
+
+def _work_over_time(ok: pd.DataFrame, keys: pd.DataFrame) -> dict[int, float]:
+    """Cell -> all work over all time by its mean, of rates without what failed, where that is another mean."""
+    found = {}
+    place = {key: at for at, key in enumerate(keys[CELL].itertuples(index=False, name=None))}
+    for workload in keys["workload"].unique():
+        for rate, (time, failed) in registry.less_failed(workload).items():
+            rows = ok[(ok["workload"] == workload) & ok["metric"].isin([rate, time, failed])]
+            if not (rows.loc[rows["metric"] == failed, "value"] > 0).any() or rows["metric"].nunique() < 3:
+                continue
+            trial = ["scenario", "system", "session", "trial"]
+            wide = rows.pivot(index=trial, columns="metric", values="value")  # noqa: PD010
+            trials = wide[[rate, time, failed]].dropna()
+            for (scenario, system), each in trials.groupby(level=[0, 1], observed=True):
+                if (each[rate] > 0).all():
+                    factor = float(work_over_time(*each.to_numpy().T))
+                    found |= {place[workload, scenario, rate, system]: factor} if abs(factor - 1) > UNLIKE else {}
+    return found
 
 
 def _put_centres(

@@ -153,10 +153,10 @@ def kinds(rows: pd.DataFrame, table: pd.DataFrame | None = None) -> NDArray[np.o
 def select_metric(table: pd.DataFrame, workload: str, metric: str) -> pd.DataFrame:
     """Return the rows of one metric, with all that contrasts and estimates need to treat it as in the whole table.
 
-    Trials without a value, and the metrics that say of what kind this one is.
+    Trials without a value, the metrics that say of what kind this one is, and those of its time and of what failed.
     """
     kind = registry.metric_kinds(workload).get(metric, "quantity")
-    wanted = {metric, *(() if isinstance(kind, str) else kind)}
+    wanted = {metric, *(() if isinstance(kind, str) else kind), *registry.less_failed(workload).get(metric, ())}
     rows = table[table["workload"] == workload]
     return rows[rows["metric"].isna() | rows["metric"].isin(wanted)]
 

@@ -9,7 +9,8 @@ companion tests, effect sizes, power) informs and decides nothing.
 Rates of fixed work are averaged as work over mean time, and compared by their times. Every trial does the same work, so
 its rate is that work over its time. The mean of such rates weighs a fast trial more than a slow one; work over mean
 time, which is the harmonic mean of the rates, does not (Hoefler and Belli 2015, rule 3). Here a time is 1 / rate: the
-work, which is the same everywhere, cancels.
+work, which is the same everywhere, cancels. Where some of it failed it is not the same: a trial still weighs as much as
+any other, and `work_over_time` says what that makes out.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ NO_PAIR = "no block has an ok trial of both"
 SINGLE = {PER_BLOCK: "a single complete block", PER_DEPLOYMENT: "a single deployment with complete blocks"}
 CONSTANT = "deterministic: both systems repeat one value, no spread to infer from"
 ONE_RATIO = "deterministic: every block has the same ratio, no spread to infer from"
+UNLIKE = 0.01  # of a mean or ratio: by what it is another when all work over all time is taken, and worth telling
 LIMITED = "resolution-limited"
 
 WORK = "fixed-work rate"
@@ -236,6 +238,16 @@ def judge_work(pairs: Pairs) -> dict[str, Any]:
     off = row["off"] * base
     ends = Interval(difference + spread.low - off, difference + spread.high + off, spread.level)
     return row | {"mean": system, "baseline_mean": base} | Estimate(difference, ends).columns("difference")
+
+
+def work_over_time(rates: Array, times_s: Array, failed: Array) -> Array:
+    """Return all work over all time, as a multiple of the mean of rates of fixed work, shape (...); 1 without failures.
+
+    `rates` of the work that did not fail, the time of each trial, and how much of it failed: (..., n), positive rates
+    and times.
+    """
+    alike, together = 1 / (1 / rates).mean(axis=-1), (rates * times_s).sum(axis=-1) / times_s.sum(axis=-1)
+    return np.where((failed > 0).any(axis=-1), together / alike, 1.0)
 
 
 def rate_interval(times: Interval) -> Interval:

@@ -15,6 +15,7 @@ from infrabench_platforms import containers, guest_bridge
 
 NAME = "infrabench-native"
 HOME = "/run/infrabench/native"
+FILES = "/srv/infrabench/ftp"  # what the workload ftp serves is made here once, for all its trials
 NEEDS = {"server": {"ip": "iproute2", "nsenter": "util-linux", "sysctl": "procps"}}
 ON_HOST = True
 PLAIN = {"storage": "the host's file system", "security": "none"}
@@ -90,6 +91,8 @@ ip link del ib-native 2>/dev/null
 rm -rf "$home"
 exit 0
 """
+# Where its user may not remove a file, that user has made none.
+_REMOVE_FILES = '[ ! -w "$1" ] || rm -f "$1"/[0-9]*.bin "$1"/[0-9]*.bin.part'
 _GROUPS = """\
 for g in /sys/fs/cgroup/cpu/"$1" /sys/fs/cgroup/memory/"$1" /sys/fs/cgroup/"$1"; do [ -d "$g" ] && echo "$g"; done; :"""
 
@@ -101,10 +104,14 @@ def supported(site: Site) -> str | None:
 
 @contextmanager
 def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
-    """Yield the host as a deployment; its cgroup, network namespace and helper script are removed at the end."""
+    """Yield the host as a deployment; its cgroup, network namespace, helper script and files go at the end."""
     host = site.hosts["server"]
     if not containers.is_root(host):
-        yield _as_user(site, host, spec.limits)
+        _remove_files(host)
+        try:
+            yield _as_user(site, host, spec.limits)
+        finally:
+            _remove_files(host)
         return
     remove(host)
     with guest_bridge.hold_bridge(host, site):
@@ -136,6 +143,11 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
 def remove(host: Host) -> None:
     """Remove what deployments have made on the host, and what a killed one has left."""
     containers.run_script(host, _DOWN, NAME, HOME, timeout_s=60)
+    _remove_files(host)
+
+
+def _remove_files(host: Host) -> None:
+    containers.run_script(host, _REMOVE_FILES, FILES)
 
 
 def _as_user(site: Site, host: Host, limits: Limits) -> Deployment:

@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -76,6 +77,34 @@ def test_a_checked_key_that_differs_is_refused_by_name_or_stamped(make, name, pa
         stamp([one, two])
     assert [each.checked for each in differences(one, two)].count(True) == 1
     assert said in stamp([one, two], allow=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "values"),
+    [
+        ("deployments", ("fake-other",), (None, {"version": "1"}, {"version": "2"})),  # a system that one has not run
+        ("here", ("machine", "smt"), (None, "on", "off")),  # a setting that one does not tell
+    ],
+)
+def test_every_two_of_several_sessions_have_to_agree(make, name, path, values):
+    folders = [make(each) for each in ("one", "two", "three")]
+    for folder, value in zip(folders, values, strict=True):
+        file = folder / f"provenance/{name}.json"
+        data = json.loads(file.read_text())
+        if name == "deployments" and value is None:
+            del data[path[0]]
+        elif name == "deployments":
+            data[path[0]]["facts"] |= value
+        else:
+            data[path[0]][path[1]] = value
+        file.write_text(json.dumps(data))
+    first, *others = folders
+    assert [stamp([first, other]) for other in others] == ["", ""]
+    said = {"deployments": "system fake-other version", "here": "here machine.smt"}[name]
+    for order in permutations(folders):
+        with pytest.raises(NotComparable, match=rf"(two and three|three and two) are not comparable: {said}: "):
+            stamp(order)
+        assert stamp(order, allow=True) == f"Not comparable in the strict sense: the sessions differ in {said}."
 
 
 @pytest.mark.parametrize(

@@ -130,21 +130,25 @@ def test_a_record_that_cannot_be_written_keeps_neither_results_nor_other_records
     assert f"infrabench: {one}: no record could be written: No space left on device" in said.err
 
 
-@pytest.mark.parametrize(("packages", "status"), [((), 0), ((Change("fio", "", "3.36", ()),), 1)])
-def test_a_host_that_lacks_nothing_is_ready_without_newer_lists(
+@pytest.mark.parametrize(
+    ("packages", "status"),
+    [((), 0), ((Change("fio", "", "3.36"),), 1), ((Change("fio", "3.33", "3.36", optional=True),), 0)],
+)
+def test_a_host_that_lacks_nothing_is_ready_without_newer_lists_and_packages(
     packages: tuple[Change, ...], status: int, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def make_plans(hosts: list[HostPlan]) -> list[HostPlan]:
-        plan = {"commands": (Command(("apt-get", "update")),), "updates": True, "packages": packages}
+        words = (("apt-get", "update"), *((("apt-get", "install", "fio"),) if packages else ()))
+        plan = {"commands": tuple(map(Command, words)), "updates": True, "packages": packages}
         return [replace(each, **plan) for each in hosts]
 
     monkeypatch.setattr(apply, "make_plans", make_plans)
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     path = _inventory(tmp_path, "one")
-    assert cli.main(["hosts", "prepare", path, *NEEDS_NO_IMAGE, "--update"]) == status
+    assert cli.main(["hosts", "prepare", path, *NEEDS_NO_IMAGE, "--update", "--upgrade"]) == status
     said = capsys.readouterr()
     assert "nothing was changed" in said.out
-    assert ("not ready: server" in said.err) == bool(status)
+    assert ("not ready: server" in said.err, "ready as it is: server" in said.out) == (status == 1, status == 0)
 
 
 @pytest.mark.usefixtures("pending")

@@ -103,6 +103,22 @@ def test_blocks_of_pooled_sessions_are_counted_each_those_without_a_record_too(t
     assert {row[plan["columns"].index("blocks")] for row in plan["rows"]} == {"12"}
 
 
+def test_what_pooled_sessions_were_asked_for_is_that_of_all(tmp_path: Path) -> None:
+    for name, seed, other in (
+        ("one", 7, {}),
+        ("two", 9, {"order": "adjacent", "deployments": 3, "created_utc": "2025-12-31T00:00:00.000Z",
+                    "site": {"name": "rack", "kind": "lab"}}),
+    ):  # fmt: skip
+        path = write_session(tmp_path / name, blocks=2, seed=seed) / "session.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | other))
+    pooled = session_data.pool([tmp_path / "one", tmp_path / "two"])
+    made = session_tables.make_abstract(pooled, api.results(pooled, str(tmp_path)))
+    assert {key: made[key] for key in ("profile", "blocks", "deployments", "order", "seed", "created_utc", "site")} == {
+        "profile": "quick", "blocks": 4, "deployments": 4, "order": "random and adjacent", "seed": "7 and 9",
+        "created_utc": "2025-12-31T00:00:00.000Z", "site": {"name": "lab and rack", "kind": "lab"},
+    }  # fmt: skip
+
+
 def test_only_a_notebook_is_told(
     folder: Path, found: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -171,6 +187,35 @@ def test_what_every_deployment_said_of_itself_is_shown(plain: Path) -> None:
     again = shutil.copytree(plain, plain.with_name("again"))
     pooled = session_tables.capabilities_table(session_data.pool([plain, again]))
     assert pooled["docker"].tolist() == ["enforced / not enforced", "1450", "6"]
+
+
+def test_hosts_and_systems_of_pooled_sessions_have_a_row_for_each_answer(plain: Path) -> None:
+    folders = [plain, *(shutil.copytree(plain, plain.with_name(name)) for name in ("t", "u"))]
+    for folder, docker, uptime_s in zip(folders, ("28", "", "29"), (5, 5, 7), strict=True):
+        (folder / "provenance").mkdir()
+        said = {"native": {"facts": {}, "tools": {"fio": "3.36"}}}
+        said |= {"docker": {"facts": {"version": docker}, "tools": {"fio": "3.36"}}} if docker else {}
+        (folder / "provenance/deployments.json").write_text(json.dumps(said))
+        (folder / "provenance/server.json").write_text(json.dumps({"hostname": "here", "uptime_s": uptime_s}))
+    pooled = session_data.pool(folders, stamped=True)
+    assert session_tables.split(session_tables.deployments_table(pooled)) == {
+        "columns": ["field", "session", "native", "docker"],
+        "rows": [
+            ["in sessions", "", "all", "s, u"], ["tools.fio", "all", "3.36", "3.36"], ["version", "s", "", "28"],
+            ["version", "u", "", "29"],
+        ],
+    }  # fmt: skip
+    assert session_tables.split(session_tables.provenance_table(pooled)) == {
+        "columns": ["field", "session", "server"],
+        "rows": [["hostname", "all", "here"], ["uptime_s", "s, t", "5"], ["uptime_s", "u", "7"]],
+    }
+    told = sections.fold_provenance(pooled).text
+    assert told.startswith("Measured at lab (lab) from 2026-01-01 00:00 UTC, in 3 sessions: ")
+    assert "What each host says, a line where all sessions say the same, and else one for each answer:" in told
+    alone = session_tables.provenance_table(session_data.open_session(plain))
+    assert session_tables.split(alone) == {
+        "columns": ["field", "server"], "rows": [["hostname", "here"], ["uptime_s", "5"]],
+    }  # fmt: skip
 
 
 def test_a_session_that_says_no_capabilities_and_claims_no_path_has_empty_tables(plain: Path) -> None:

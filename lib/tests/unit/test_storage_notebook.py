@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pandas as pd
 import pytest
 
 from infrabench.analysis import results as analysis
-from infrabench.analysis.session_data import Session, open_session
+from infrabench.analysis.session_data import Session, open_session, pool
 from infrabench.analysis.tables import Question, matrix_table
 from infrabench.core import DesignError, ParseError
 from infrabench.ledger import records
@@ -194,6 +195,14 @@ def test_every_valid_trial_has_its_course(session: Session) -> None:
     clean = events[events["event"] == "clean"].set_index("trial")["at_s"]
     assert (clean - took).abs().max() <= 0.5  # asked twice a second
     assert (events[events["event"] == "replaced"]["at_s"] == 0).all()
+
+
+def test_trials_of_every_pooled_session_are_drawn(session: Session, tmp_path: Path) -> None:
+    pooled = pool([session.folder, shutil.copytree(session.folder, tmp_path / "again")])
+    for every, alone in zip(*(storage_cells.courses(each, "rebuild") for each in (pooled, session)), strict=True):
+        assert every.groupby("session").size().to_dict() == {session.folder.name: len(alone), "again": len(alone)}
+    found = analysis.results(pooled.data, pooled.table, pooled.missing, tmp_path)
+    assert "8 for each system and scenario" in storage_cells.timeline(found, pooled, "rebuild").text
 
 
 def test_a_stall_is_a_rate_of_nothing_and_no_latency(session: Session) -> None:

@@ -32,8 +32,8 @@ def timeline(
 ) -> Drawn:  # fmt: skip
     """Return one column for each scenario, one row for each series, and in it one line for each trial.
 
-    `samples`: ``system``, ``scenario``, ``trial``, ``series``, ``at_s``, ``value``, ``unit``, each series in one unit;
-    a line is broken where a value is missing. `events`: ``system``, ``scenario``, ``trial``, ``event``, ``at_s``.
+    `samples`: ``session``, ``trial``, ``system``, ``scenario``, ``series``, ``at_s``, ``value``, ``unit``, each series
+    in one unit; a line is broken where a value is missing. `events`: the first four of these, ``event``, ``at_s``.
     `zero` is the event that all times count from, a line through all rows, and `origin` the same as a sentence; `shown`
     are further events to mark, one sign for each trial at the foot of the first row. `systems` (the session's order,
     baseline first) fixes colours and markers. The caption begins with `workload`.
@@ -67,7 +67,8 @@ def timeline(
 
 def _caption(samples: pd.DataFrame, events: pd.DataFrame, origin: str, shown: Sequence[str]) -> str:
     """What a line is, how many there are, and when each event was, by system."""
-    counts = samples.groupby(["scenario", "system"], observed=True)["trial"].nunique()
+    trials = samples.drop_duplicates(["session", "trial"])  # sessions of one seed name theirs alike
+    counts = trials.groupby(["scenario", "system"], observed=True).size()
     sentences = []
     for scenario in dict.fromkeys(events["scenario"]):
         for system in dict.fromkeys(events["system"]):
@@ -85,7 +86,7 @@ def _lines(
     axes: Axes, rows: pd.DataFrame, drawn: Sequence[str], marks: Mapping[str, theme.SystemStyle], factor: float
 ) -> None:
     for system in drawn:
-        trials = rows[rows["system"] == system].groupby("trial", sort=False)
+        trials = rows[rows["system"] == system].groupby(["session", "trial"], sort=False)
         alpha = float(np.clip(2.2 / max(trials.ngroups, 1), 0.08, 0.9))
         for _, points in trials:
             points = points.sort_values("at_s")

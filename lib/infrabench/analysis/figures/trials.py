@@ -33,7 +33,8 @@ def order(view: View) -> Drawn:
     one axis.
     """
     case, width = view.case, view.width_mm or theme.PAGE_MM
-    drift = view.probes is not None and len(view.probes) > 0 and len(set(case["session"])) == 1
+    near = _find_probes(case, view.probes)
+    drift = near is not None
     flagged = _flagged(case)
     drawn, grid = theme.canvas(
         width, (80 if drift else 55) + theme.legend_mm(len(view.systems) + 2, width),
@@ -41,8 +42,8 @@ def order(view: View) -> Drawn:
     )  # fmt: skip
     extra = _values(grid[0, 0], view, case, flagged)
     grid[0, 0].set_ylabel(theme.broken(view.axis_label(), 38 if drift else 36))
-    if drift:
-        _probes(grid[1, 0], case, view.probes)
+    if near is not None:
+        _probes(grid[1, 0], case, near)
     _edges(grid[:, 0], case)
     grid[0, 0].set_xlim(0, len(case) + 1)
     grid[0, 0].xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -317,6 +318,15 @@ def _edges(panels: np.ndarray, case: pd.DataFrame) -> None:
                 f"D{number}", (start - 0.5, 1), xycoords=("data", "axes fraction"), xytext=(1.5, 0),
                 textcoords="offset points", fontsize=theme.SMALL_PT, color=theme.GREY, va="top",
             )  # fmt: skip
+
+
+def _find_probes(case: pd.DataFrame, probes: pd.DataFrame | None) -> pd.DataFrame | None:
+    """Return the drift probes of the one session that a case is of; None where it is of several, or has none."""
+    sessions = set(case["session"])
+    if probes is None or len(sessions) != 1:
+        return None
+    near = probes[probes["session"].isin(sessions)]
+    return near if len(near) else None
 
 
 def _probes(axes: Axes, case: pd.DataFrame, probes: pd.DataFrame) -> None:

@@ -12,6 +12,7 @@ from infrabench.analysis.tables import notation
 from infrabench.analysis.tables.bounds import ruled_out
 from infrabench.analysis.tables.columns import CI, both, metric_scales, pair, row_names, without_empty, words, write
 from infrabench.core import STATES
+from infrabench.stats.estimates import T_OF_TIMES, T
 from infrabench.stats.table import CELL
 
 SIGNS = {
@@ -20,7 +21,7 @@ SIGNS = {
 }  # fmt: skip
 ARROWS = {"higher": "↑", "lower": "↓"}  # the direction that is better
 NOT_RUN = "not run"
-STUDENT = "Student's t"  # the method of an interval that needs no name on the page
+STUDENT = (T, T_OF_TIMES)  # methods of an interval that need no name on the page
 
 
 def estimates_table(
@@ -46,7 +47,7 @@ def estimates_table(
         row = row_names(cell, scale) | {"n": str(cell.n), "no value": _no_value(cell)}
         none = cell.deterministic and np.isnan(cell.mean_low)
         row |= {"mean": mean, f"mean {CI}": "deterministic" if none else interval}
-        row["method"] = cell.mean_method if every or not cell.mean_method.startswith(STUDENT) else ""
+        row["method"] = cell.mean_method if every or cell.mean_method not in STUDENT else ""
         flags = note.flags if note is not None else ""
         row[f"bootstrap-t {CI}"] = row[f"mean {CI} (effective n)"] = ""
         if every or "skewed" in flags:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -134,24 +135,27 @@ def differences(first: Path, second: Path) -> list[Difference]:
 
     Hosts and systems that only one of them has are differences too. Raises `LedgerError` for a damaged session.
     """
-    one, two = _read(first), _read(second)
+    return _differences(_read(first), _read(second))
+
+
+def _differences(one: _Provenance, two: _Provenance) -> list[Difference]:
     found = [*_request_differences(one.session, two.session), *_fact_differences(one, two), *_codes(one, two)]
     found += changes(one.contents, two.contents)
     return sorted(found, key=lambda d: not d.checked)
 
 
 def stamp(folders: Sequence[Path], *, allow: bool = False) -> str:
-    """Return the stamp for everything that is made from these sessions together; empty when nothing differs.
+    """Return the stamp for everything that is made from these sessions together; empty when no two of them differ.
 
     Raises `NotComparable` when a key that has to be equal is not, and `allow` is false.
     """
-    first, *others = folders
-    checked = [(other, [d for d in differences(first, other) if d.checked]) for other in others]
-    for other, found in checked:
-        if found and not allow:
-            raise NotComparable([first.name, other.name], found)
-    keys = sorted({f"{d.where} {d.key}" for _, found in checked for d in found})
-    return f"Not comparable in the strict sense: the sessions differ in {', '.join(keys)}." if keys else ""
+    read, keys = cache(_read), set[str]()
+    for one, other in combinations(folders, 2):  # what two have in common a third one may lack
+        checked = [each for each in _differences(read(one), read(other)) if each.checked]
+        if checked and not allow:
+            raise NotComparable([one.name, other.name], checked)
+        keys |= {f"{each.where} {each.key}" for each in checked}
+    return f"Not comparable in the strict sense: the sessions differ in {', '.join(sorted(keys))}." if keys else ""
 
 
 def between_sites(folders: Mapping[str, Path]) -> Between:

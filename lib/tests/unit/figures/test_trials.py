@@ -114,8 +114,8 @@ def test_deployments_are_numbered_and_probes_stand_before_their_block() -> None:
     table = table_of(normal(), blocks_per_deployment=10)
     starts = table.groupby("block")["position"].min()
     probes = pd.DataFrame(
-        [{"block": b, "host": h, "position": p, "value": 5e8 + b, "unit": "B/s"} for b, p in starts.items()
-         for h in ("server", "client")]
+        [{"session": "s", "block": b, "host": h, "position": p, "value": 5e8 + b, "unit": "B/s"}
+         for b, p in starts.items() for h in ("server", "client")]
     )  # fmt: skip
     figure, told = order(view_of(table, probes=probes))
     assert {"D1", "D2", "D3", "server", "client", "Probe (MB/s)"} <= set(texts(figure).splitlines())
@@ -126,8 +126,9 @@ def test_deployments_are_numbered_and_probes_stand_before_their_block() -> None:
     assert smallest_axes_mm(figure) > 10
     assert "never used to correct" in told
     pooled = pd.concat([table, table.assign(session="t")], ignore_index=True)
-    figure, told = order(view_of(pooled, probes=probes))
-    assert len(figure.axes) == 1
+    for without in (pooled, table.assign(session="t")):  # of two sessions; of one that has no probe
+        figure, told = order(view_of(without, probes=probes))
+        assert len(figure.axes) == 1
     assert "never used to correct" not in told
 
 
@@ -293,7 +294,7 @@ def courses(trials: int = 3, scenarios: tuple[str, ...] = ("2 GB", "4 GB"), syst
     for scenario in scenarios:
         for system in systems:
             for trial in range(trials):
-                key = {"system": system, "scenario": scenario, "trial": f"{scenario}-{system}-{trial}"}
+                key = {"session": "s", "system": system, "scenario": scenario, "trial": f"{scenario}-{system}-{trial}"}
                 for at in np.arange(-3, 20, 0.5):
                     slow = 1e-3 if at < 0 else 0.05 * (1 + trial)
                     still = at == -1

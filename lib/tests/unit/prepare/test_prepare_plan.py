@@ -194,7 +194,27 @@ def test_what_is_there_is_upgraded_only_when_asked() -> None:
     assert [(each.package, each.old, each.new) for each in made.packages] == [("apache2", "2.4", "2.5")]
     assert "--no-upgrade" not in _words(made)[0]
     assert "systemctl mask" not in "".join(_words(made))  # a server that is the host's own
+    assert not made.is_incomplete
+    less = {name: version for name, version in HAS.installed.items() if name != "apache2-utils"}
+    assert _plan(upgrade=True, offered=newer, installed=less, absent=frozenset({"ab"})).is_incomplete
+    assert _plan(upgrade=True, offered=newer, absent=frozenset({"/dev/fuse"})).is_incomplete
+    assert _plan(upgrade=True, installed=OLD).is_incomplete  # older than what is needed
+    assert _plan(upgrade=True, offered=newer, root="no").ok  # nobody has to come for it
+    assert not _plan(upgrade=True, installed=OLD, root="no").ok
     assert _packages(_plan(upgrade=True, installed=OLD)) == ["clang"]
+
+
+def test_an_upgrade_that_nothing_needs_and_that_cannot_be_leaves_no_need_unmet() -> None:
+    def simulate(names: Sequence[str]) -> Sequence[Change]:
+        return [Change("exim4", "4", "")] if "apache2" in names else [Change(name, "", "1") for name in names]
+
+    newer = {**HAS.offered, "apache2": "2.5"}
+    made = _plan(upgrade=True, offered=newer, simulate=simulate)
+    assert (made.ok, made.commands, made.problems) == (True, (), ())
+    told = "installing apache2 (for web, startup) would remove exim4: take other systems or workloads, or remove it "
+    assert f"  stays as it is: {told}yourself" in apply.render_plans([made], [])
+    absent = _plan(upgrade=True, offered=newer, simulate=simulate, absent=frozenset({"apache2"}))
+    assert (absent.ok, absent.problems, absent.refusals) == (False, (f"{told}yourself",), ())
 
 
 def test_a_package_that_was_not_installed_to_the_end_is_lacking() -> None:

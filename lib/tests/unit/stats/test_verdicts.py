@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infrabench.analysis.tables import estimates_table
 from infrabench.stats import contrasts, estimates
+from infrabench.stats.estimates import FAILED_WORK, T_OF_TIMES
 from infrabench.stats.intervals import t_interval
 from infrabench.stats.pairwise import difference_p, paired_fieller
+from infrabench.stats.table import select_metric
 from infrabench.stats.verdicts import resolution_limited, resolution_step, undithered
 from tests.support.analysis_fixtures import table_of
 
@@ -140,3 +144,38 @@ def test_a_rate_of_zero_has_no_time_and_is_compared_as_it_is() -> None:
     work, time = (contrasts(table_of(values, **kind), "native", {"": 0.02}).iloc[0] for kind in (FTP, MAIL))
     assert work["ratio"] == time["ratio"] == pytest.approx(1 / 5.1666667)
     assert estimates(table_of(values, **FTP)).set_index("system").loc["docker", "mean"] == 1.0
+
+
+def served(failed: int) -> pd.DataFrame:
+    """Return 12 trials a system of 1000 requests in about a second, of whose last on docker so many failed."""
+    times_s = {"native": NATIVE / 100, "docker": DOCKER / 100}
+    lost = {"native": np.zeros(12), "docker": np.append(np.zeros(11), failed)}
+    rates = {name: (1000 - lost[name]) / times_s[name] for name in times_s}
+    of_all = (("requests_per_s", "1/s", "higher", rates), ("total_s", "s", "lower", times_s),
+              ("failed_requests", "1", "lower", lost))  # fmt: skip
+    return pd.concat(
+        [table_of(values, workload="web", metric=metric, unit=unit, better=better)
+         for metric, unit, better, values in of_all], ignore_index=True,
+    )  # fmt: skip
+
+
+def test_where_work_failed_it_is_told_what_all_work_over_all_time_is() -> None:
+    table = served(990)
+    native, docker = (1000 * 12 - lost for lost in (0, 990))
+    over_time = {"native": native / NATIVE.sum() * 100, "docker": docker / DOCKER.sum() * 100}
+    rates = estimates(table).query("metric == 'requests_per_s'").set_index("system")
+    factor = over_time["docker"] / rates.loc["docker", "mean"]
+    assert factor > 5  # a trial of ten pages weighs as much as one of a thousand
+    assert rates.loc["docker", "mean_method"].endswith(FAILED_WORK.format(factor=factor))
+    assert rates.loc["native", "mean_method"] == T_OF_TIMES
+    assert list(estimates_table(rates.reset_index())["method"]) == [rates.loc["docker", "mean_method"], ""]
+    ratio = over_time["docker"] / over_time["native"]
+    for each in (table, select_metric(table, "web", "requests_per_s")):
+        (row,) = contrasts(each, "native", {"": 0.02}).query("metric == 'requests_per_s'").itertuples()
+        assert f"all work over all time is {ratio:.3g} times native" in row.reason
+
+
+def test_where_hardly_any_work_failed_nothing_is_told() -> None:
+    rates = estimates(served(5)).query("metric == 'requests_per_s'")
+    assert {*rates["mean_method"]} == {T_OF_TIMES}
+    assert not contrasts(served(5), "native", {"": 0.02})["reason"].str.contains("all work").any()

@@ -136,3 +136,32 @@ def test_the_storage_of_podman_is_unmounted_where_podman_says_that_it_is_empty(
 def test_native_says_what_it_stands_on_in_the_lab() -> None:
     with native.deploy(site(answering("0", "0")), SPEC) as made:
         assert "overlay" in made.facts["storage"]
+
+
+@pytest.mark.parametrize("is_root", [True, False])
+def test_native_leaves_no_file_that_a_workload_has_made_on_the_host(
+    is_root: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "theirs.bin"
+
+    def write_files() -> None:
+        for path in (other, tmp_path / "1048576.bin", tmp_path / "64.bin.part"):
+            path.touch()
+
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        if native._REMOVE_FILES in argv:
+            return subprocess.run(argv, check=False, timeout=30).returncode, b""
+        return answering("0", "0").answer(argv, stdin)
+
+    def interrupt() -> None:
+        with native.deploy(site(Scripted(answer)), SPEC):
+            assert list(tmp_path.iterdir()) == [other]
+            write_files()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(native, "FILES", str(tmp_path))
+    monkeypatch.setattr(containers, "is_root", lambda host: is_root)
+    write_files()  # as of a session that was killed
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+    assert list(tmp_path.iterdir()) == [other]

@@ -144,6 +144,7 @@ def render_plans(planned: Sequence[HostPlan], untold: Sequence[str]) -> Iterator
         if host.by_hand and any(command.files for command in commands):
             yield "  What is read there is brought from here: that takes a login with root or sudo"
         yield from (f"  unmet: {problem}" for problem in host.problems)
+        yield from (f"  stays as it is: {reason}" for reason in host.refusals)
     yield from (f"not asked: {reason}" for reason in untold)
 
 
@@ -153,13 +154,14 @@ def render_results(prepared: Sequence[HostPlan]) -> Iterator[str]:
         if each.error:
             yield f"{each.name}: failed: {each.error}"
         elif not each.done and not each.left:
-            yield f"{each.name}: nothing to do"
+            yield f"{each.name}: {'ready as it is' if each.commands else 'nothing to do'}"
         else:
             yield f"{each.name}: {_count(len(each.changed), 'package')} and {_count(len(each.written), 'file')} changed"
         for change in each.changed:
             yield f"  {change.package}: {change.old or 'not there'} -> {change.new or 'removed'}"
         yield from (f"  {path}: written" for path in each.written)
         yield from (f"  unmet: {reason}" for reason in each.left)
+        yield from (f"  stays as it is: {reason}" for reason in each.refusals)
 
 
 def _count(number: int, what: str) -> str:

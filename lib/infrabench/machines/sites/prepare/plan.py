@@ -106,13 +106,15 @@ class HostSurvey:
 class Change:
     """A package that is installed, upgraded (`old` and `new`) or removed (no `new`), and who wants it.
 
-    Of what a host needs, `new` is also empty while apt has no lists.
+    Of what a host needs, `new` is also empty while apt has no lists. `optional`: newer than what is there, which will
+    do.
     """
 
     package: str
     old: str
     new: str
     wanted: tuple[str, ...] = ()
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +145,9 @@ class HostPlan:
     """A host with what it needs and what of ours is brought to it, then what is to be done there, then what was.
 
     `upgrade`: packages that are there may be upgraded. `update`: bring apt's lists up to date in any case; `updates`:
-    they are brought up to date first, and versions are not known before. `problems` are needs that stay unmet. `after`:
-    what the host had last, None when it did not answer. `error`: it was given up.
+    they are brought up to date first, and versions are not known before. `problems` are needs that stay unmet;
+    `refusals` are upgrades that nothing needs and that cannot be. `after`: what the host had last, None when it did not
+    answer. `error`: it was given up.
     """
 
     name: str
@@ -158,6 +161,7 @@ class HostPlan:
     depends: int = 0  # further packages that come with them
     commands: tuple[Command, ...] = ()
     problems: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
     updates: bool = False
     done: tuple[Command, ...] = ()
     after: HostSurvey | None = None
@@ -169,9 +173,16 @@ class HostPlan:
         return self.survey is not None and self.survey.root == "no" and bool(self.commands)
 
     @property
+    def is_incomplete(self) -> bool:
+        """Whether its commands bring what it needs, and not only newer lists and newer packages."""
+        newer = self.updates + bool(self.packages)  # the commands that do so
+        return not all(each.optional for each in self.packages) or len(self.commands) > newer
+
+    @property
     def left(self) -> tuple[str, ...]:
         """Needs that are unmet once the commands have run, if they can be run at all."""
-        return (*self.problems, *(("an administrator has to run its commands",) if self.by_hand else ()))
+        by_hand = self.by_hand and self.is_incomplete
+        return (*self.problems, *(("an administrator has to run its commands",) if by_hand else ()))
 
     @property
     def ok(self) -> bool:
@@ -243,7 +254,7 @@ def survey_host(plan: HostPlan) -> HostSurvey:
 
 def make_plan(plan: HostPlan, survey: HostSurvey, *, updated: bool = False) -> HostPlan:
     """Return what is to be done on a host that has this; `updated`: apt's lists were just brought up to date."""
-    needs, problems = plan.needs, list[str]()
+    needs, problems, refusals = plan.needs, list[str](), list[str]()
     if not survey.architecture:
         if survey.absent:
             names = needs.packages([each for each in needs.programs if each in survey.absent])
@@ -258,7 +269,7 @@ def make_plan(plan: HostPlan, survey: HostSurvey, *, updated: bool = False) -> H
     packages, depends = _lacking_packages(plan, survey, updated, problems), 0
     updates = not updated and (plan.update or (bool(packages) and not survey.lists))
     if not updates:
-        packages, depends = _harmless_packages(plan, packages, problems)
+        packages, depends = _harmless_packages(plan, packages, problems, refusals)
     names = [each.package for each in packages]
     units = [unit for name in names if name not in survey.installed for unit in STAYS_OFF.get(name, ())]
     folders = [folder for folder in needs.folders if folder in survey.absent]
@@ -277,7 +288,7 @@ def make_plan(plan: HostPlan, survey: HostSurvey, *, updated: bool = False) -> H
     commands = [Command((*as_root, *argv), files if argv is _UNPACK else ()) for needed, argv in steps if needed]
     return replace(
         plan, survey=survey, packages=tuple(packages), depends=depends, commands=tuple(commands),
-        problems=tuple(problems), updates=updates, after=survey,
+        problems=tuple(problems), refusals=tuple(refusals), updates=updates, after=survey,
     )  # fmt: skip
 
 
@@ -316,12 +327,17 @@ def _lacking_packages(plan: HostPlan, survey: HostSurvey, updated: bool, problem
         elif not new and (updated or (survey.lists and not plan.update)):
             problems.append(f"{name}: apt knows no such package (for {who}). {UNKNOWN}")
         else:
-            found.append(Change(name, have, new, wanted))
+            found.append(Change(name, have, new, wanted, optional=not (absent or stale)))
     return found
 
 
-def _harmless_packages(plan: HostPlan, packages: list[Change], problems: list[str]) -> tuple[list[Change], int]:
-    """Return those that apt would only install, and how many more come along; the problem of each other is added."""
+def _harmless_packages(
+    plan: HostPlan, packages: list[Change], problems: list[str], refusals: list[str]
+) -> tuple[list[Change], int]:
+    """Return those that apt would only install, and how many more come along.
+
+    Why each other is not is added to `problems`, or to `refusals` where what is there will do.
+    """
     if not packages:
         return [], 0
     names = [each.package for each in packages]
@@ -341,11 +357,12 @@ def _harmless_packages(plan: HostPlan, packages: list[Change], problems: list[st
     else:
         return packages, sum(each.package not in names for each in changes)
     if len(packages) > 1:
-        good = [each for each in packages if _harmless_packages(plan, [each], problems)[0]]
+        good = [each for each in packages if _harmless_packages(plan, [each], problems, refusals)[0]]
         if len(good) < len(packages):
-            return _harmless_packages(plan, good, problems)
+            return _harmless_packages(plan, good, problems, refusals)
     wanted = f" (for {', '.join(packages[0].wanted)})" if len(packages) == 1 else ""  # else only all of them together
-    problems.append(f"installing {' '.join(names)}{wanted} {reason}")
+    told = refusals if all(each.optional for each in packages) else problems
+    told.append(f"installing {' '.join(names)}{wanted} {reason}")
     return [], 0
 
 
