@@ -32,9 +32,7 @@ def config(tmp_path: Path) -> Config:
     ("cluster", "busy", "written"),
     [("ours", False, ["7"]), ("ours", True, ["7", "7 force"]), ("another", False, []), (None, False, [])],
 )
-def test_a_device_of_the_kernel_is_removed_only_where_it_is_the_stores_own(
-    cluster, busy, written, config, tmp_path, monkeypatch
-):
+def test_only_the_stores_own_kernel_device_is_removed(cluster, busy, written, config, tmp_path, monkeypatch):
     bus = tmp_path / "bus"
     (bus / "devices/7").mkdir(parents=True)
     if cluster:
@@ -182,9 +180,7 @@ def test_the_administrators_key():
             krbd.secret(text)
 
 
-def test_no_device_of_a_kernel_that_has_no_rbd_also_where_a_folder_of_the_search_path_may_not_be_entered(
-    config, tmp_path, monkeypatch
-):
+def test_no_device_of_a_kernel_without_rbd_nor_where_the_search_path_has_a_closed_folder(config, tmp_path, monkeypatch):
     def run(words, **_):  # what an ordinary user meets with such a folder, and without the program
         raise PermissionError(errno.EACCES, "Permission denied", words[0])
 
