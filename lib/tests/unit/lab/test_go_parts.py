@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.core import NotRunnable
+from infrabench.core import DesignError, NotRunnable
 from infrabench_platforms.lab import go_parts, go_tools
 from infrabench_platforms.lab.go_parts import PARTS, Extra, GoPart, Program, build_flags, version
 from tests.support.checks import check_each
@@ -106,3 +106,8 @@ def test_the_time_left_follows_the_pace_of_this_machine() -> None:
     assert go_tools.time_left(times, 1, passed_s=1320, now_s=0) == 200  # twice as slow as the table
     assert go_tools.time_left(times, 1, passed_s=1620, now_s=300) == 0  # late, not less than nothing
     assert [go_tools.duration(each) for each in (99.4, 1500)] == ["99 s", "25 min"]
+
+
+def test_an_unknown_part_is_an_error() -> None:
+    with pytest.raises(DesignError, match="did you mean kubernetes"):
+        go_tools.cached("kubernets")
