@@ -66,6 +66,7 @@ def test_plan_prints_every_trial_in_order_and_what_they_cost(capsys):
     ("argv", "said"),
     [
         (["plan", "fake"], "unknown study 'fake': did you mean fakes"),
+        ([*PLAN, "--workloads", "fakk"], "did you mean fake"),
         ([*PLAN, "--pilot", "no-such-session"], "unknown session 'no-such-session'"),
         (
             ["run", *PLAN[1:], "--precision", "0.02", "--runs", "30", "--workloads", "null"],
