@@ -109,9 +109,7 @@ SPOILT: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("how", SPOILT)
-def test_one_that_cannot_be_read_is_named_and_the_others_are_shown(
-    runs: Path, how: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_that_cannot_be_read_is_named_with_others(runs: Path, how: str, capsys: pytest.CaptureFixture[str]) -> None:
     SPOILT[how](runs)
     assert cli.main(["session", "list"]) == 1
     said = capsys.readouterr()
@@ -175,9 +173,7 @@ def test_signs_and_lines_are_kept_as_they_are() -> None:
     assert names.terminal_text(text) == text
 
 
-def test_a_link_and_what_an_archive_holds_are_not_removed(
-    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_links_and_archived_ones_are_kept(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive.pack(runs / "whole", runs / "packed.tar.xz")
     other = write_session(tmp_path / "elsewhere/other")
     (runs / "link").symlink_to(other)
@@ -190,9 +186,7 @@ def test_a_link_and_what_an_archive_holds_are_not_removed(
 
 
 @pytest.mark.parametrize("what", ["session.json", "plan.jsonl", "trial.json"])
-def test_a_text_that_would_take_gigabytes_of_memory_is_not_read(
-    runs: Path, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_of_gigabytes_in_memory_is_not_read(runs: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list of a million empty lists has three bytes for each, and takes a hundred."""
     folder = runs / "whole"
     name = next(path for path in sorted(folder.rglob(what))).relative_to(folder).as_posix()

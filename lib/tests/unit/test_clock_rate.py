@@ -129,9 +129,7 @@ class Answering(LocalHost):
         ([{"left": [], "lost": []}], ""),
     ],
 )
-def test_what_could_not_be_set_back_is_told(
-    last: Sequence[object], warning: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_was_not_set_back_is_told(last: Sequence[object], warning: str, caplog: pytest.LogCaptureFixture) -> None:
     with hold_clock_rate(Answering({"before": {"boost": ["1"]}, "failed": None}, *last), print) as check:
         assert caplog.messages == []
         if not last:

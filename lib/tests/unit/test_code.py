@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -60,6 +61,16 @@ def edit(path: Path, old: str, new: str) -> None:
         del sys.modules[name]
 
 
+@contextmanager
+def edited(path: Path, old: str, new: str) -> Iterator[None]:
+    text = path.read_text()
+    try:
+        edit(path, old, new)
+        yield
+    finally:
+        path.write_text(text)
+
+
 @pytest.fixture
 def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(PLUGINS, tmp_path / "plugins")
@@ -104,17 +115,11 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     ],
 )
 def test_a_changed_part_is_refused_by_name(begun: Path, name: str, old: str, new: str, part: str) -> None:
-    path = begun / name
-    text = path.read_text()
-    try:
-        edit(path, old, new)
-        with pytest.raises(
-            LedgerError, match=rf"since trial \w+ \(block 0, .*: .*\b{part}\b.*another session.*mixture"
-        ):
+    told = rf"since trial \w+ \(block 0, .*: .*\b{part}\b.*another session.*mixture"
+    with edited(begun / name, old, new):
+        with pytest.raises(LedgerError, match=told):
             code.check_code(SessionFolder(begun / "s"), registry.study("fakes"), wanted())
         assert code.check_code(SessionFolder(begun / "s"), registry.study("fakes"), wanted(mixture=True))
-    finally:
-        path.write_text(text)
 
 
 @pytest.mark.parametrize(
@@ -132,18 +137,11 @@ def test_a_changed_part_is_refused_by_name(begun: Path, name: str, old: str, new
     ],
 )
 def test_what_makes_no_value_may_change(begun: Path, name: str, old: str, new: str) -> None:
-    path = begun / name
-    text = path.read_text()
-    try:
-        edit(path, old, new)
+    with edited(begun / name, old, new):
         assert code.check_code(SessionFolder(begun / "s"), registry.study("fakes"), wanted()) is None
-    finally:
-        path.write_text(text)
 
 
-def test_a_session_goes_on_with_its_code_and_is_refused_another_before_anything_is_made_ready(
-    plugins: Path, tmp_path: Path
-) -> None:
+def test_a_session_goes_on_with_its_code_and_is_first_refused_another(plugins: Path, tmp_path: Path) -> None:
     assert run(tmp_path / "s", after=3)
     edit(plugins / "workloads/fake.py", "A workload", "One")
     assert run(tmp_path / "s", after=5)
@@ -191,20 +189,13 @@ def test_another_code_has_the_kinds_of_its_workload() -> None:
 
 
 def test_a_mixture_has_no_stopping_rule(begun: Path) -> None:
-    path = begun / "plugins/workloads/fake.py"
-    text = path.read_text()
-    try:
-        edit(path, *PLAN)
+    with edited(begun / "plugins/workloads/fake.py", *PLAN):
         asked = session.request(registry.study("fakes"), profile="tiny", runs=30, precision=0.1, mixture=True)
         with pytest.raises(DesignError, match="a mixture cannot reach a precision"):
             code.check_code(SessionFolder(begun / "s"), registry.study("fakes"), asked)
-    finally:
-        path.write_text(text)
 
 
-def test_code_that_changes_while_a_session_runs_ends_it_when_systems_are_made_ready_anew(
-    plugins: Path, tmp_path: Path
-) -> None:
+def test_code_that_changes_in_a_session_ends_it_when_systems_are_made_anew(plugins: Path, tmp_path: Path) -> None:
     """A script that hosts are given is read each time: no module of this process has it."""
     script = plugins / "systems" / "start.sh"
     script.write_text("echo 1\n")
@@ -363,9 +354,7 @@ def test_a_plugin_of_several_files_is_traced_whole(tmp_path: Path, monkeypatch: 
         before = now
 
 
-def test_a_file_beside_a_plugin_and_a_module_of_its_author_count(
-    plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_and_modules_of_a_plugin_count(plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "authors").mkdir()
     (tmp_path / "authors" / "helper_of_mine.py").write_text("LIMIT = 1.0\n")
     monkeypatch.syspath_prepend(str(tmp_path / "authors"))
@@ -384,31 +373,19 @@ def test_a_file_beside_a_plugin_and_a_module_of_its_author_count(
 
 
 @pytest.mark.parametrize(
-    ("workload", "file"),
+    ("module", "names", "file"),
     [
-        ("stream", "infrabench_platforms/lab/guest/src/stream.c"),
-        ("ftp", "infrabench_platforms/lab/guest/overlay/usr/local/bin/ib-ftp"),
-        ("mail", "infrabench_platforms/lab/guest/overlay/usr/local/bin/ib-mail"),
-        ("pods-startup", "infrabench_platforms/lab/pod/pods/conduct.c"),
-        ("integrity", "infrabench/workloads/_integrity_script.py"),
+        ("infrabench/workloads/stream.py", code.RUN, "infrabench_platforms/lab/guest/src/stream.c"),
+        ("infrabench/workloads/ftp.py", code.RUN, "infrabench_platforms/lab/guest/overlay/usr/local/bin/ib-ftp"),
+        ("infrabench/workloads/mail.py", code.RUN, "infrabench_platforms/lab/guest/overlay/usr/local/bin/ib-mail"),
+        ("infrabench/workloads/pods_startup.py", code.RUN, "infrabench_platforms/lab/pod/pods/conduct.c"),
+        ("infrabench/workloads/integrity.py", code.RUN, "infrabench/workloads/_integrity_script.py"),
+        ("infrabench_platforms/systems/block_storage.py", (None,), "infrabench_platforms/stores/node/damage.py"),
     ],
 )
-def test_the_sources_of_its_tools_count_for_a_workload(begun: Path, workload: str, file: str) -> None:
-    roots = [(begun / "infrabench/workloads" / f"{workload.replace('-', '_')}.py", name) for name in code.RUN]
-    path = begun / file
+def test_the_programs_of_a_workload_or_system_count(begun: Path, module: str, names: tuple, file: str) -> None:
+    roots, path = [(begun / module, name) for name in names], begun / file
     before, text = code.digests_of({"x": roots}), path.read_text()
-    try:
-        path.write_text(f"{text}\nMORE = 1\n")
-        assert code.digests_of({"x": roots}) != before
-    finally:
-        path.write_text(text)
-
-
-def test_the_programs_that_run_on_hosts_count_for_a_system(begun: Path) -> None:
-    roots = [(begun / "infrabench_platforms/systems/block_storage.py", None)]
-    before = code.digests_of({"x": roots})
-    path = begun / "infrabench_platforms/stores/node/damage.py"
-    text = path.read_text()
     try:
         path.write_text(f"{text}\nMORE = 1\n")
         assert code.digests_of({"x": roots}) != before
@@ -439,9 +416,7 @@ def test_a_script_is_sent_as_it_was_first_read_and_refused_once_it_has_changed(t
         code.digests_of({"x": [(path, None)]})
 
 
-def test_a_clock_that_is_a_year_behind_refuses_no_session(
-    plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_a_year_behind_is_no_reason(plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All files are of the future then, in each process anew."""
     behind = SimpleNamespace(time=lambda: time.time() - 365 * 86400)
     monkeypatch.setattr(code, "time", behind)

@@ -111,9 +111,6 @@ def test_an_option_belongs_to_its_command(words: list[str], capsys: pytest.Captu
     assert "unrecognized arguments" in refused(capsys, *words)
 
 
-# ------------------------------------------------------------------------------------ commands that are named elsewhere
-
-
 def texts(path: Path) -> Iterator[str]:
     """Yield what a file says: strings, with a name for each value in them, and comments; other files as they are."""
     source = path.read_text(errors="replace")
@@ -198,31 +195,6 @@ def test_a_command_that_code_or_a_test_starts_is_one_that_exists() -> None:
     for path, words in found:
         assert unknown_word(words) is None, f"{path.relative_to(ROOT)}: {words}"
 
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "x = 'Try `infrabench lab upp`'", "x = f'`infrabench session {y} a`'", "# then `infrabench verify`",
-        "x = ('`infrabench '\n 'tidy`')", "x = f'then: infrabench claims --record {y}'",
-    ],
-)  # fmt: skip
-def test_a_text_that_names_no_command_is_found(source: str, tmp_path: Path) -> None:
-    path = tmp_path / "new.py"
-    path.write_text(source)
-    (words,) = mentions(path)
-    with pytest.raises(SystemExit):
-        check_words(words)
-
-
-@pytest.mark.parametrize("source", ["cli.main(['verify', x])", "argv = (a, '-m', 'infrabench.cli', 'session', 'lst')"])
-def test_a_call_of_no_command_is_found(source: str, tmp_path: Path) -> None:
-    path = tmp_path / "new.py"
-    path.write_text(source)
-    (words,) = calls(path)
-    assert unknown_word(words) == words[-1]
-
-
-# ------------------------------------------------------------------------------------------------- completed by a shell
 
 # What bash does when Tab is pressed, for each argument.
 COMPLETE = r"""

@@ -375,9 +375,7 @@ def test_a_session_keeps_its_contents_and_goes_on_with_the_same(tmp_path: Path, 
     assert records.verify(folder) == []
 
 
-def test_packages_of_a_host_may_change_and_those_of_an_image_may_not(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_packages_of_a_host_may_change_those_of_images_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     study, folder = registry.study("fakes"), tmp_path / "s"
     host = TalkingHost("here", {})
     interrupt_session(study, folder, 2, site=site_of(host))
@@ -589,9 +587,7 @@ def test_modules_of_memory_are_counted_without_what_tells_one_from_another(facts
         facts["modules"](f"{head}/sys/firmware/dmi/tables/smbios_entry_point: x\n/dev/mem: Permission denied\n")
 
 
-def test_what_a_host_does_not_tell_of_memory_and_clock_is_missing(
-    facts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_and_clock_that_are_not_told_are_missing(facts: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     own = facts["clock"].__globals__
     refusing = type("Library", (), {"adjtimex": lambda *_: -1})
     monkeypatch.setitem(own, "shutil", type("Absent", (), {"which": lambda *_, **__: None}))

@@ -101,7 +101,6 @@ def test_a_registered_workload_without_a_case_runs_at_its_defaults():
         ({"profile": "quik"}, "unknown profile of study 's' 'quik': did you mean quick"),
         ({"systems": ["native", "dokcer"]}, "unknown system 'dokcer': did you mean docker"),
         ({"systems": ["native", "native"]}, "more than once"),
-        ({"systems": 5}, "must be a list"),
         ({"workloads": ["cpus"]}, "unknown workload 'cpus': did you mean cpu"),
         ({"runs": 2.5}, "runs must be a whole number of at least 1, got 2.5"),
         ({"runs": 7, "deployments": 3}, "7 blocks cannot be shared out to 3 deployments"),

@@ -8,13 +8,11 @@ import shutil
 import subprocess
 import tomllib
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.support.gate import keep_rules
 from tests.support.places import ROOT, TESTS
 
 OWN = "infrabench["  # an extra of ours that takes another one in
@@ -107,18 +105,6 @@ def test_every_test_is_in_the_folder_of_a_tier() -> None:
     folders = {path.relative_to(TESTS).parts[0] for path in TESTS.rglob("test_*.py")}
     assert folders == {"unit", "notebooks", "lab", "browser", "stress"}
     assert all((TESTS / folder / "conftest.py").exists() for folder in folders)
-
-
-@pytest.mark.parametrize(("tier", "held"), [("unit", True), ("notebooks", True), ("stress", False), ("lab", False)])
-def test_the_rules_of_the_gate_are_for_its_own_tests(tier: str, held: bool) -> None:
-    """Also where one command runs tests of several folders."""
-    ours, fsync = {name: os.environ.pop(name) for name in ("HOME", "INFRABENCH_STATE")}, os.fsync
-    item = SimpleNamespace(path=TESTS / tier / "test_x.py", nodeid=f"{tier}/test_x.py::test_x")
-    rules = keep_rules(item)  # type: ignore[arg-type]
-    next(rules)
-    assert (os.fsync is not fsync, ours.items() <= os.environ.items()) == (held, held)
-    rules.close()
-    assert os.fsync is fsync
 
 
 def _python(folder: Path, name: str, version: str, *, supported: bool = True, complete: bool = True) -> None:

@@ -84,9 +84,7 @@ def test_a_hidden_system_leaves_the_colours_of_the_others(found: Results, monkey
         (Choice("web", systems=("lxd",)), "no trial of lxd has a value of requests. None is recorded yet."),
     ],
 )
-def test_a_choice_that_cannot_be_shown_is_answered_with_a_sentence(
-    wanted: Choice, sentence: str, found: Results
-) -> None:
+def test_a_choice_that_cannot_be_shown_gets_a_sentence(wanted: Choice, sentence: str, found: Results) -> None:
     assert sentence in show_choice(found, wanted).text
     assert html.escape(sentence) in show_choice(found, wanted).html
 
@@ -210,9 +208,7 @@ def test_another_session_takes_the_place_of_the_notebooks_own(found: Results, ce
     assert cell.says("n = 10 docker, 10 lxc, 10 native.")
 
 
-def test_a_mistake_in_a_figure_leaves_none_of_another_choice(
-    found: Results, cell: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_leaves_no_figure_of_before(found: Results, cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     explore.explore(found)
     monkeypatch.setattr(explore, "figure", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):

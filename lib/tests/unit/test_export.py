@@ -179,9 +179,7 @@ def test_pooled_sessions_are_one_table_that_needs_a_name(tmp_path: Path, monkeyp
     assert json.loads(package_of(path).read_text())["infrabench"]["sessions"] == ["s1", "s2"]
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(
-    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_replaced_whole_or_not(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fill_disk(table: pd.DataFrame) -> Iterator[str]:
         yield "{}"
         raise OSError("No space left")
@@ -205,9 +203,6 @@ def test_a_session_is_never_written_to(session: Session, tmp_path: Path) -> None
         export(session, "parket", tmp_path / "t")
 
 
-# ------------------------------------------------------------------------------------------------------ command line
-
-
 def test_the_command_writes_each_form_and_says_what_is_in_it(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -227,9 +222,7 @@ def test_the_command_writes_each_form_and_says_what_is_in_it(
     (["lab-quick-2026-11-runds"], "did you mean lab-quick-2026-11-rounds"),
     (["s1", "--as", "xls"], "choose from csv, parquet"),
 ])  # fmt: skip
-def test_a_wrong_name_is_answered_with_the_right_ones(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_name_gets_the_right_ones(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     try:
         status = cli.main(["session", "export", *words])
     except SystemExit as stop:

@@ -174,9 +174,6 @@ def test_the_command_prints_a_markdown_table(monkeypatch, capsys):
     assert "unknown site 'nowhere'" in capsys.readouterr().err
 
 
-# ------------------------------------------------------------------------------------------------- by hand
-
-
 class Replay:
     """A host that prints what was captured of a tool, and keeps what it was asked."""
 

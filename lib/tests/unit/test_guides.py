@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infrabench.core import DesignError
 from infrabench.machines.sites import inventory
 from infrabench.machines.sites.inventory import parse_inventory
 from infrabench.notebook import api
@@ -52,13 +51,6 @@ def test_every_link_and_anchor_leads_somewhere() -> None:
             assert not anchor or anchor in anchors_of(target), f"{path}#{anchor}"
 
     check_each(check, PAGES, lambda page: page.relative_to(ROOT).as_posix())
-
-
-def test_a_link_or_an_anchor_that_leads_nowhere_is_found(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("# What it *is*, and why\n[a](gone.md#x) ![b](#what-it-is-and-why) `[c](code)`\n```sh\n# no\n```\n")
-    assert links_of(page) == [("gone.md", "x"), ("", "what-it-is-and-why")]
-    assert anchors_of(page) == {"what-it-is-and-why"}
 
 
 def test_the_front_page_is_short_and_shows_a_recorded_figure() -> None:
@@ -145,18 +137,6 @@ def _request(given: dict[str, str]) -> None:
             order=given.get("ORDER"), rounds=numbers.get("ROUNDS"), precision=shares.get("PRECISION"),
             most=numbers.get("MOST"), minutes=shares.get("MINUTES"), mixture=json.loads(given.get("MIXTURE", "false")),
         )  # fmt: skip
-
-
-@pytest.mark.parametrize("words", [["run", "containers", "--sistems", "x"], ["lab", "upp"], ["plan", "containerz"]])
-def test_a_command_that_does_not_exist_is_found(words: list[str]) -> None:
-    with pytest.raises((SystemExit, DesignError)):
-        check_words(words)
-
-
-@pytest.mark.parametrize("words", [["runn"], ["run", "STUDYS=cnis"], ["run", "PROFILE=quik"], ["run", "SYSTEMS=x"]])
-def test_a_target_or_variable_that_does_not_exist_is_found(words: list[str]) -> None:
-    with pytest.raises((AssertionError, DesignError)):
-        _check_make(words, {})
 
 
 def test_inventories_in_the_guides_are_valid() -> None:

@@ -72,9 +72,7 @@ def test_what_cannot_be_prepared_is_refused_first(
     assert told in capsys.readouterr().err
 
 
-def test_where_no_record_can_be_written_nothing_is_begun(
-    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_record_nothing_is_begun(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _inventory(tmp_path, "one")
     monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere
     assert cli.main(["hosts", "prepare", path, *NEEDS_NO_IMAGE, "--yes"]) == 1

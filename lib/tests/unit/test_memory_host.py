@@ -33,9 +33,7 @@ def test_every_command_that_it_knows_is_compared() -> None:
 
 @pytest.mark.parametrize("argv", COMMANDS, ids=lambda argv: " ".join(argv)[:40])
 @pytest.mark.parametrize("prefix", [(), ("env", "LOUD=1")])
-def test_a_command_is_answered_as_this_machine_does(
-    tmp_path: Path, argv: tuple[str, ...], prefix: tuple[str, ...]
-) -> None:
+def test_a_command_is_answered_as_here(tmp_path: Path, argv: tuple[str, ...], prefix: tuple[str, ...]) -> None:
     found = {}
     for host in (LocalHost("here"), MemoryHost("here")):
         file = tmp_path / type(host).__name__
@@ -89,22 +87,3 @@ def test_streams_of_probes_answer_as_those_of_this_machine() -> None:
     assert fake[0]["monotonic_s"] < fake[1]["monotonic_s"] < fake[2]["monotonic_s"]
     assert fake[0]["cpu"]["idle"] < fake[1]["cpu"]["idle"]
     assert real[3] == fake[3] == {"ended": [], "left": []}
-
-
-@pytest.mark.parametrize(
-    "argv",
-    [
-        ("ls",), ("sh", "-c", "false"), ("env", "PATH=/nowhere", "true"), ("sh", "-c", "sleep 61", "sh", "1"),
-        ("timeout", "-k", "5", "30", "printf", "x"), ("python3", "-c", "print(1)"), ("df", "-P", "-B1", "/tmp"),
-    ],
-)  # fmt: skip
-def test_what_it_does_not_know_is_an_error(argv: tuple[str, ...]) -> None:
-    host = MemoryHost("here")
-    with pytest.raises(AssertionError, match="no host in memory knows this command"):
-        host.run(argv, timeout_s=30)
-    with pytest.raises(AssertionError, match="no host in memory"), host.stream(argv):
-        pass
-    with pytest.raises(AssertionError, match="no host in memory"):
-        host.stream(("python3", "-c", probe("monitor"), "/sys/fs/cgroup/x")).__enter__()
-    with pytest.raises(TimeoutError), host.stream(("python3", "-c", probe("monitor"))) as stream:
-        stream.read_line(0.1)

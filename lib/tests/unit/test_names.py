@@ -16,11 +16,6 @@ def definitions(kind: type[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
         yield from ((name, node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kind))
 
 
-def is_data_class(node: ast.ClassDef) -> bool:
-    marks = [ast.unparse(each) for each in (*node.decorator_list, *node.bases)]
-    return any(mark == "NamedTuple" or "dataclass" in mark for mark in marks)
-
-
 def test_no_function_is_named_by_a_participle_or_a_pronoun() -> None:
     named = ((file, node.name) for file, node in definitions(ast.FunctionDef))
     assert not [each for each in named if each[1].strip("_") in UNCLEAR]
@@ -29,6 +24,7 @@ def test_no_function_is_named_by_a_participle_or_a_pronoun() -> None:
 def test_no_two_data_classes_have_one_name() -> None:
     files: dict[str, list[str]] = {}
     for file, node in definitions(ast.ClassDef):
-        if is_data_class(node):
+        marks = [ast.unparse(each) for each in (*node.decorator_list, *node.bases)]
+        if any(mark == "NamedTuple" or "dataclass" in mark for mark in marks):
             files.setdefault(node.name, []).append(file)
     assert not {name: each for name, each in files.items() if len(each) > 1}

@@ -93,9 +93,7 @@ def test_a_stranger_s_lock_that_leads_elsewhere_is_not_opened(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK], ids=errno.errorcode.get)
-def test_the_lab_says_where_there_are_no_hard_links(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lab_says_where_no_hard_links_are(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(source: Path, target: Path) -> None:
         raise OSError(number, os.strerror(number))
 

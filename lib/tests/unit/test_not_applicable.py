@@ -152,9 +152,6 @@ def test_of_pooled_sessions_only_what_none_has_run_is_not_run(tmp_path):
         assert {*SYSTEMS} <= {*told["systems"]}
 
 
-# ---------------------------------------------------------------------------------------------- the analysis of it
-
-
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """Synthetic: docker has no web at one level and no mail; the baseline has no ftp; nobody has fio."""
@@ -236,9 +233,6 @@ def test_findings_say_what_was_not_run(found):
         "fio: not run: native at default: no such disk; docker" in results.findings(found, "fio", "read_B_per_s").text
     )
     assert "no such disk" in session_figures.figure(found, "points", "fio", "read_B_per_s").text
-
-
-# --------------------------------------------------------------------------------------- a trial that is not as claimed
 
 
 def test_a_trial_that_contradicts_its_own_claim_is_invalid_and_repeated(tmp_path, study):

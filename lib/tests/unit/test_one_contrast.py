@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import pandas as pd
 import pytest
 
 import infrabench as ib
@@ -42,10 +41,6 @@ def work_through(study: str, session: Results, choice: str = CHOICE) -> dict[str
     return found
 
 
-def three_deployments(table: pd.DataFrame) -> pd.DataFrame:
-    return table.assign(deployment=table["block"] // 3)
-
-
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """A session with a failed system, an invalid trial, counts and rates of fixed work."""
@@ -56,7 +51,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
 @pytest.fixture(scope="module")
 def deployed(found: Results) -> Results:
     data = {**found.data, "primary": [["web", "total_s"]]}
-    return results(data, three_deployments(found.table), found.table[:0], found.folder)
+    table = found.table.assign(deployment=found.table["block"] // 3)
+    return results(data, table, found.table[:0], found.folder)
 
 
 @pytest.fixture(params=("blocks", "deployments"))

@@ -6,7 +6,6 @@ A system, a workload or a figure that lacks a part fails here; docs/add-a-*.md s
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +24,6 @@ from tests.support.fakes import fake_site
 from tests.support.places import TESTS
 
 ROOT = Path(registry.__file__).parents[2]
-DATA = TESTS / "data"
 SYSTEMS, WORKLOADS, STUDIES = (registry.names(kind) for kind in ("systems", "workloads", "studies"))
 ENGINES = registry.study("containers").systems
 MEASURED = {case.workload for name in STUDIES for each in registry.study(name).profiles.values() for case in each.cases}
@@ -60,9 +58,6 @@ class BareHost(LocalHost):
 
     def run(self, argv: Any, *, timeout_s: float, stdin: bytes = b"") -> Any:
         return super().run(("sh", "-c", "echo not found >&2; exit 127"), timeout_s=timeout_s)
-
-
-# ------------------------------------------------------------------------------------------------------------- systems
 
 
 def test_a_system_keeps_its_contract() -> None:
@@ -137,9 +132,6 @@ def test_an_engine_stands_in_the_guide() -> None:
     check_each(lambda name: [] if mentioned(name, "run-a-study.md") else ["run-a-study.md lacks it"], ENGINES)
 
 
-# ----------------------------------------------------------------------------------------------------------- workloads
-
-
 def test_a_workload_keeps_its_contract() -> None:
     def check(name: str) -> None:
         module: Any = registry.workload(name)
@@ -202,15 +194,6 @@ def test_a_workload_says_what_each_metric_is() -> None:
     check_each(check, WORKLOADS)
 
 
-def test_a_workload_has_outputs_of_its_tool() -> None:
-    def check(name: str) -> None:
-        about = json.loads((DATA / name / "ok/case.json").read_text())
-        assert about["tool"]
-        assert "measurements" in about["expect"]
-
-    check_each(check, WORKLOADS)
-
-
 def test_what_a_workload_of_guests_needs_is_declared_and_in_their_image() -> None:
     # What each package brings along: a tool in a package of its own that another one depends on.
     brought = {"util-linux", "procps", "redis-tools"}
@@ -237,15 +220,6 @@ def test_a_workload_says_what_is_missing_inside() -> None:
     assert registry.workload("null").supported(Deployment("x", {"server": bare}, {})) is None
 
 
-def test_smoke_has_every_workload_that_paper_has() -> None:
-    def check(name: str) -> None:
-        profiles = registry.study(name).profiles
-        cases = {profile: {case.workload for case in each.cases} for profile, each in profiles.items()}
-        assert cases["smoke"] >= cases["paper"]
-
-    check_each(check, STUDIES)
-
-
 def test_a_profile_runs_systems_of_its_study() -> None:
     def check(name: str) -> None:
         study = registry.study(name)
@@ -253,9 +227,6 @@ def test_a_profile_runs_systems_of_its_study() -> None:
             assert {*profile.systems} <= {*study.systems}
 
     check_each(check, STUDIES)
-
-
-# ------------------------------------------------------------------------------------------------------------- figures
 
 
 def draws(each: object) -> bool:

@@ -136,9 +136,7 @@ def test_a_session_is_interrupted_running_or_complete(tmp_path: Path) -> None:
         ({"order": "adjacent"}, ""),
     ],
 )  # fmt: skip
-def test_the_parameters_that_are_told_are_those_of_the_session(
-    tmp_path: Path, choice: dict[str, Any], told: str
-) -> None:
+def test_the_parameters_told_are_those_of_the_session(tmp_path: Path, choice: dict[str, Any], told: str) -> None:
     folder = stopped(tmp_path / "s", 2, **choice)
     given = runs.notebook_parameters(folder)
     assert given is not None

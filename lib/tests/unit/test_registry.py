@@ -68,15 +68,6 @@ def test_an_error_inside_a_plugin_is_not_an_unknown_name(folder):
         registry.workload("broken")
 
 
-def test_an_unknown_name_says_the_nearest(folder):
-    with pytest.raises(DesignError, match="did you mean flannel"):
-        registry.system("flanel")
-    with pytest.raises(DesignError, match=r"unknown system 'fake-bas': did you mean fake-base"):
-        registry.system("fake-bas")
-    with pytest.raises(DesignError, match=r"unknown study 'fake': did you mean fakes"):
-        registry.study("fake")
-
-
 def test_a_plugin_that_breaks_the_contract_is_refused(folder):
     (folder / "workloads" / "poor.py").write_text("PARAMS = {}\ndef plan(params, roles): return []\n")
     with pytest.raises(DesignError, match=r"poor.py lacks version, supported, parse"):

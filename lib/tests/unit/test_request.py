@@ -348,9 +348,7 @@ def test_words_are_of_choices_and_what_is_used_instead_is_a_parameter() -> None:
         ("sysbench-cpu.seconds=30 sysbench-cpu.events=0", 30),
     ],
 )
-def test_a_time_in_place_of_an_amount_of_work_has_no_rounds_and_is_what_the_plan_expects(
-    given: str, seconds: float
-) -> None:
+def test_a_time_in_place_of_an_amount_has_no_rounds_and_is_what_the_plan_expects(given: str, seconds: float) -> None:
     wanted = api.request("containers", profile="quick", workloads="sysbench-cpu", set=given)
     assert {(case.rounds, case.params["seconds"], case.seconds) for case in wanted.cases} == {(1, seconds, seconds)}
 

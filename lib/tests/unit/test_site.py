@@ -176,11 +176,6 @@ def test_a_system_of_one_worker_takes_no_second_machine(tmp_path: Path) -> None:
         pass
 
 
-def test_an_unknown_site_says_what_there_is() -> None:
-    with pytest.raises(SiteError, match="use auto, lab, local, or the path of an inventory or a kubeconfig"):
-        name_and_kind("labb")
-
-
 def test_a_key_that_cannot_be_read_is_found_on_opening(tmp_path: Path) -> None:
     path = _written(tmp_path, "name: x\nhosts:\n  server: {address: 127.0.0.1, key: /no/such/key}\n")
     with pytest.raises(SiteError, match="/no/such/key cannot be read"), open_site(path):
@@ -290,9 +285,7 @@ def test_a_sudo_that_asks_or_complains_is_named(tmp_path: Path, said: str, then:
         ("198.18.0.11", 16, "eth0", False), ("198.18.64.1", 24, "infrabench1", False), ("192.0.2.1", 24, "eth0", False),
     ],
 )  # fmt: skip
-def test_an_address_of_others_in_the_guests_network_is_named(
-    address: str, length: int, device: str, refused: bool
-) -> None:
+def test_anothers_address_in_the_guests_network_is_named(address: str, length: int, device: str, refused: bool) -> None:
     shown = [
         {"ifname": device, "addr_info": [{"family": "inet", "local": address, "prefixlen": length}]},
         {"ifname": "x"},

@@ -40,9 +40,7 @@ def test_makers_at_once_draw_one_label(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["lab", "images", "data", "go", "thesis", "lost+found"])
-def test_a_folder_with_other_things_is_refused_and_nothing_of_it_removed(
-    folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_other_things_is_refused_and_kept(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lab, "require", lambda: None)
     mine = folder / name / "chapter.tex"
     mine.parent.mkdir(parents=True)
@@ -90,9 +88,7 @@ def test_a_lab_of_another_state_folder_and_a_bridge_that_no_lab_has_made_are_lef
 
 
 @pytest.mark.parametrize("spelling", ["state", "./x/../state", "~/state", "link"])
-def test_a_state_folder_is_one_however_its_path_is_written(
-    folder: Path, spelling: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_state_folder_is_one_by_any_path(folder: Path, spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its path stands on the bridge, and mount points are compared with it."""
     (folder.parent / "link").symlink_to("state")
     monkeypatch.chdir(folder.parent)
@@ -151,9 +147,7 @@ def test_a_place_that_can_be_no_folder_is_told(folder: Path, inside: str, monkey
 
 
 @pytest.mark.parametrize("name", ["a b", "a:b", "a,upperdir=", "a\nlxc.hook.start=x", 'a"b', "a\\b"])
-def test_a_lab_is_not_made_where_its_path_would_be_options_of_mounts(
-    folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_lab_where_its_path_has_options_of_mounts(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INFRABENCH_STATE", str(folder / name))
     monkeypatch.setattr(shell.os, "geteuid", lambda: 0)
     monkeypatch.setattr(shell.shutil, "which", lambda program: program)

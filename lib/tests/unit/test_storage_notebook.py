@@ -130,9 +130,7 @@ def test_trials_that_ended_without_a_rate_are_named_beside_the_steady_ones(quick
 
 
 @pytest.mark.parametrize(("unsteady", "said"), [(1, "long enough"), (2, "too short to be called steady")])
-def test_as_many_unsteady_trials_as_are_allowed_are_not_too_many(
-    quick: analysis.Results, unsteady: int, said: str
-) -> None:
+def test_as_many_unsteady_trials_as_allowed_are_fine(quick: analysis.Results, unsteady: int, said: str) -> None:
     values = [0.0] * unsteady + [1.0] * (10 - unsteady)
     table = table_of({"ceph": values}, workload="fio-4k", metric="steady", unit="1")
     found = reanalysed(quick, table)
@@ -180,9 +178,6 @@ def test_a_matrix_of_pooled_sessions_whose_trials_have_equal_ids_counts_them_all
         pooled, "sysbench-cpu", [Question("found", "was it found", "flag")], scenarios=["default"], systems=["native"]
     )
     assert list(made["native"]) == ["2 of 4", "2 of 2"]
-
-
-# ------------------------------------------------------------------------------------------ the course of single trials
 
 
 def test_every_valid_trial_has_its_course(session: Session) -> None:

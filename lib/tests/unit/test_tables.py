@@ -227,9 +227,6 @@ def test_no_row_is_a_table_without_rows() -> None:
         tables.latex(shown)
 
 
-# ------------------------------------------------------------------------------------------- what an interval rules out
-
-
 OPEN: dict[str, Any] = {"verdict": "inconclusive", "ratio": 0.99, "ratio_low": 0.9491, "ratio_high": 1.0202}
 NO_RATIO = {"ratio": NAN, "ratio_low": NAN, "ratio_high": NAN}
 NO_DIFFERENCE = {"difference_low": NAN, "difference_high": NAN}

@@ -70,9 +70,7 @@ def test_it_is_the_paired_contrast_of_the_two_scenarios(found: analysis.Results)
     assert rows["adjustment"].str.contains("exploratory").all()
 
 
-def test_trials_without_a_record_are_planned_and_the_unit_is_that_of_the_session(
-    found: analysis.Results, tmp_path: Path
-) -> None:
+def test_trials_without_a_record_are_planned_in_the_unit_of_a_session(found: analysis.Results, tmp_path: Path) -> None:
     later = (found.table["system"] == "docker") & (found.table["deployment"] == found.table["deployment"].max())
     less = analysis.results(found.data, found.table[~later], found.table.loc[later, list(PLAN_COLUMNS)], tmp_path)
     turned = between(less, "sysbench-cpu", "plain", ["second"], "ways")
@@ -131,9 +129,6 @@ def test_where_there_is_nothing_to_compare_it_says_so(found: analysis.Results) -
         assert session_figures.figure(turned, "forest", "sysbench-cpu", "events_per_s").text
 
 
-# --------------------------------------------------------------------------------------------------- one layer of pairs
-
-
 EMULATED = ("containerd-kata", "crio-kata")
 
 
@@ -175,9 +170,7 @@ def test_trials_without_a_record_of_pooled_sessions_are_planned_each(wide: analy
 
 
 @pytest.mark.parametrize(("layer", "holds"), [("high", "-runc"), ("low", "containerd-")])
-def test_a_layer_has_the_ratios_of_the_pairs_that_share_the_other(
-    wide: analysis.Results, layer: str, holds: str
-) -> None:
+def test_a_layer_has_the_ratios_of_pairs_that_share_the_other(wide: analysis.Results, layer: str, holds: str) -> None:
     alone = layers.split_layer(wide, layer)  # type: ignore[arg-type]
     cell = ["workload", "scenario", "metric", "system"]
     pairs = wide.contrasts.set_index(cell)["ratio"]

@@ -32,9 +32,7 @@ def call(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]
     return status, said.out, said.err
 
 
-def test_a_dry_run_prints_the_plan_and_starts_nothing(
-    home: Path, written: Written, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_prints_the_plan_alone(home: Path, written: Written, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = call(capsys, "plan", str(written(GOOD).path), "--at-once", "3")
     assert status == 0
     assert out.splitlines()[0] == "campaign c: 1 job on 1 site"
@@ -56,18 +54,14 @@ def test_the_status_says_what_is_missing_and_asks_no_site(
     assert "`infrabench campaign run` goes on with what is missing" in err
 
 
-def test_the_status_of_nodes_of_slurm_needs_no_slurm(
-    home: Path, written: Written, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_status_of_slurm_needs_no_slurm(home: Path, written: Written, capsys: pytest.CaptureFixture[str]) -> None:
     places = "".join(f"  {name}: {{target: local, slurm: {{nodes: {name}}}}}\n" for name in ("n1", "n2"))
     path = written(GOOD.split("sites:")[0] + f"sites:\n{places}").path
     assert "0 of 2 sessions are complete" in call(capsys, "status", str(path))[1]
     assert "sites n1 and n2 are one" in call(capsys, "plan", str(path))[2]
 
 
-def test_what_is_refused_exits_2_with_everything_that_is_wrong(
-    home: Path, written: Written, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refusal_exits_2_with_all_faults(home: Path, written: Written, capsys: pytest.CaptureFixture[str]) -> None:
     path = home / "bad.yml"
     path.write_text(GOOD.replace("few", "fw").replace("local", "lokal"))
     status, out, err = call(capsys, "run", str(path))
@@ -78,9 +72,7 @@ def test_what_is_refused_exits_2_with_everything_that_is_wrong(
 
 
 @pytest.mark.parametrize("most", ["0", "-1"])
-def test_fewer_than_one_site_at_a_time_is_refused(
-    written: Written, capsys: pytest.CaptureFixture[str], most: str
-) -> None:
+def test_less_than_one_site_at_once_is_refused(written: Written, capsys: pytest.CaptureFixture[str], most: str) -> None:
     status, out, err = call(capsys, "plan", str(written(GOOD).path), "--at-once", most)
     assert (status, out) == (2, "")
     assert "--at-once is 1 or more" in err

@@ -68,9 +68,7 @@ GROUPS = st.lists(st.sets(st.sampled_from("abcd"), min_size=2).map("".join), max
 
 
 @given(GROUPS, st.sets(st.sampled_from("abcd")).map("".join), st.integers(1, 4), st.integers(1, 3))
-def test_whatever_is_declared_nothing_meets_that_must_not(
-    shares: list[str], alone: str, at_once: int, each: int
-) -> None:
+def test_whatever_is_declared_none_meet_that_must_not(shares: list[str], alone: str, at_once: int, each: int) -> None:
     found = planned("abcd", each=each, shares=shares, alone=alone)
     slots = schedule(found, at_once)
     assert len(slots) == len(found.jobs)
@@ -164,11 +162,8 @@ def spans(text: str) -> list[Span]:
     ("text", "shares", "alone", "met"),
     [
         ("a 0 1, a 1 2, a 3 4", (), "", []),
-        ("a 0 1, b 0 1, c 0 1", (), "", []),
-        ("a 0 2, a 1 3", (), "", [("0", "1", 1.0)]),
         ("a 0 9, a 1 2, a 3 4", (), "", [("0", "1", 1.0), ("0", "2", 1.0)]),
         ("a 0 2, b 1.5 3", ("ab",), "", [("0", "1", 0.5)]),
-        ("a 0 2, c 1.5 3", ("ab",), "", []),
         ("a 0 2, c 1.5 3", (), "a", [("0", "1", 0.5)]),
         ("b 0 2, c 1.5 3", (), "a", []),
         ("a 5 6, a 0 1, a 0.5 0.6", (), "", [("1", "2", 0.1)]),
@@ -183,9 +178,7 @@ def test_overlaps(text: str, shares: Sequence[str], alone: str, met: list[tuple[
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.integers(1, 6)), max_size=25),
     st.sampled_from([(), ("ab",), ("ab", "bc")]),
 )
-def test_every_pair_is_found_that_looking_at_all_pairs_finds(
-    drawn: list[tuple[str, int, int]], shares: Sequence[str]
-) -> None:
+def test_overlaps_are_those_of_all_pairs(drawn: list[tuple[str, int, int]], shares: Sequence[str]) -> None:
     every = [Span(site, "s", (n,), str(n), begin, begin + took) for n, (site, begin, took) in enumerate(drawn)]
     rule = planned("abc", shares=shares)
     all_pairs = {
@@ -223,9 +216,7 @@ def test_a_real_ledger_is_read_and_two_of_one_time_are_found(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_trial_that_begins_as_another_ends_does_not_meet_it(
-    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_meets_none_that_has_just_ended(kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a beginning of 0.0004 s the ledger says 0.000 s; the duration is finer, and of a clock that may run apart."""
     monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
     folder = tmp_path / "session"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from infrabench.ledger.archive import pack
 from infrabench.ledger.files import SUMS
 from infrabench.ledger.records import read_session
 from infrabench_selfcheck.claims import collect_claims, reanalysis, record, remeasurement, sources
-from infrabench_selfcheck.claims.claim import FAIL, NOT_RUN, PASS, REANALYSIS, REMEASUREMENT, Claim
+from infrabench_selfcheck.claims.claim import FAIL, NOT_RUN, PASS, REANALYSIS, REMEASUREMENT
 from tests.support.places import ROOT
 
 SMALL = "known-effects/lab-quick-2026-11-known"
@@ -34,10 +33,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copy(path, copy)
     monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path))
     return tmp_path
-
-
-def outcomes(found: Iterator[Claim]) -> dict[str, str]:
-    return {each.what: each.judged.outcome for each in found}
 
 
 @pytest.mark.parametrize("source", sorted(sources()))
@@ -114,7 +109,7 @@ def test_a_damaged_session_fails_as_its_first_claim(home: Path) -> None:
     data = bytearray(archive.read_bytes())
     data[len(data) // 2] ^= 1
     archive.write_bytes(data)
-    assert outcomes(collect_claims([SMALL], [REANALYSIS])) == {"files": FAIL}
+    assert [(each.what, each.judged.outcome) for each in collect_claims([SMALL], [REANALYSIS])] == [("files", FAIL)]
 
 
 def test_a_session_without_its_numbers_says_what_to_do(home: Path) -> None:

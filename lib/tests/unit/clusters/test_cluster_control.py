@@ -99,9 +99,6 @@ def test_the_controller_manager_starts_after_the_api_and_takes_no_frozen_node_fo
         assert f"--service-cluster-ip-range={control.SERVICE_NET}" in unit_words(host, name)
 
 
-# ------------------------------------------------------------------------------------------------- workers
-
-
 @pytest.mark.parametrize(("said", "restricted"), [(b"free\n", False), (b"restricted\n", True)])
 def test_a_runtime_knows_where_each_kind_of_pod_gets_its_network(said: bytes, restricted: bool) -> None:
     host = Scripted(lambda argv, stdin: (0, said if b"oom_score_adj" in stdin else b""), name="worker1")
@@ -141,9 +138,6 @@ def test_multus_is_first_in_the_runtimes_folder_and_delegates_to_the_file_of_the
         assert path.startswith(f"{runtimes.CNI_CONFIG}/00-")
         assert text["clusterNetwork"] == f"{runtimes.PLAIN_CONFIG}/10-x.conflist"
         assert runtimes.PLAIN_CONFIG != runtimes.CNI_CONFIG
-
-
-# ------------------------------------------------------------------------------------------------- kubectl
 
 
 def test_kubectl_commands_name_the_cluster_carry_manifests_on_stdin_and_say_what_kubectl_says() -> None:

@@ -185,9 +185,6 @@ def test_a_configuration_that_is_none_is_told_by_its_path(text: str, told: str) 
     assert "/etc/kata-containers/configuration.toml" in str(error.value)
 
 
-# ------------------------------------------------------------------------------------------- what is lacking
-
-
 def found_in(root: Path, text: str = QEMU, said: str = GO, **more: object) -> kata.Kata:
     drop = "".join(f"{key} = {value}\n" for key, value in more.items())
     texts = [text.format(prefix=root), f"[hypervisor.qemu]\n{drop}" if more else ""]
@@ -267,9 +264,7 @@ def test_a_file_that_is_not_there_is_told(devices: Path, tmp_path: Path) -> None
     ("program", "accelerators", "runs"),
     [("\x7fELF", "", False), ("#!/bin/sh\nexec qemu -machine accel=tcg\n", "", True), ("\x7fELF", "accel=tcg", True)],
 )
-def test_without_kvm_only_what_says_how_to_emulate_is_let_through(
-    tmp_path: Path, program: str, accelerators: str, runs: bool
-) -> None:
+def test_without_kvm_only_emulation_is_let_through(tmp_path: Path, program: str, accelerators: str, runs: bool) -> None:
     files(tmp_path)
     write(tmp_path / "bin/qemu-system-x86_64", program)
     found = found_in(tmp_path, machine_accelerators=f'"{accelerators}"')
@@ -280,9 +275,6 @@ def test_without_kvm_only_what_says_how_to_emulate_is_let_through(
     told = kata.lacks(Scripted(lambda argv, stdin: (0, asked.stdout)), found)
     assert (told is None) is runs
     assert runs or "/dev/kvm cannot be opened" in str(told)
-
-
-# ---------------------------------------------------------------------------------------------- acceleration
 
 
 def said(*lines: str) -> Scripted:

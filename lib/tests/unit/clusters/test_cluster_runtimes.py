@@ -42,9 +42,6 @@ def crios(where: runtimes.Worker) -> dict[str, Any]:
     return tomllib.loads(runtimes.configure_crio(where))["crio"]
 
 
-# ---------------------------------------------------------------------------------------- configurations
-
-
 def test_each_handler_of_containerd_is_a_shim_with_its_options() -> None:
     read = containerds(place("runc", "crun", "runsc", "kata", kata=KATA))["containerd"]
     assert read["default_runtime_name"] == "runc"
@@ -128,9 +125,6 @@ def test_kubelets_differ_in_nothing_but_where_their_runtime_is() -> None:
 def test_tables_of_toml_are_read_as_they_were_meant() -> None:
     values = {"a": 'say "x"\\', "b": True, "c": 7, "d": ["ä", ""], "e": ""}
     assert tomllib.loads(runtimes.toml('x."a.b"', values)) == {"x": {"a.b": values}}
-
-
-# --------------------------------------------------------------------------------------- what goes together
 
 
 @pytest.mark.parametrize(
@@ -220,9 +214,6 @@ def test_a_program_that_does_not_tell_its_version_is_an_error() -> None:
     where = replace(place("runc"), host=Scripted(lambda argv, stdin: (126, b"no such")))
     with pytest.raises(ProvisionError, match="runc --version does not tell its version: no such"):
         runtimes.read_versions(where)
-
-
-# ------------------------------------------------------------------ machines that restrict out-of-memory scores
 
 
 def test_on_a_restricted_machine_only_wrappers_are_added() -> None:

@@ -58,9 +58,6 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-# --------------------------------------------------------------------------------------------------- slots
-
-
 def test_processes_that_take_at_once_get_slots_of_their_own(lab: Path) -> None:
     argv = [sys.executable, "-c", TAKE]
     children = [
@@ -104,9 +101,6 @@ def test_a_half_written_list_of_sets_never_takes_the_place_of_a_whole_one(lab: P
     assert node_groups.slots() == {"a": 0}
     assert node_groups.allocate_slot("b") == 1
     assert json.loads((lab / "machines.json").read_text()) == {"a": 0, "b": 1}
-
-
-# -------------------------------------------------------------------------------------------------- making
 
 
 @pytest.fixture
@@ -255,9 +249,6 @@ def test_two_systems_that_make_their_machines_at_once_do_not_meet(lab: Path, bui
     assert sorted(line.split()[0] for line in known[1:]) == sorted(addresses)
 
 
-# --------------------------------------------------------------------------------------------------- pairs
-
-
 def test_a_pair_is_an_inventory_of_two_hosts_whose_keys_are_known(lab: Path, built: list[str]) -> None:
     make("flannel")
     file = node_groups.make_pair("rack-a", "kept-hosts-rack-a")
@@ -295,8 +286,6 @@ def test_a_pair_has_a_name_that_a_container_can_have(name: str) -> None:
     with pytest.raises(DesignError, match="cannot be called"):
         node_groups.pair_group(name)
 
-
-# ------------------------------------------------------------------------------------------------ freezing
 
 NODE = members("flannel", 0)[1]
 
@@ -370,9 +359,6 @@ def test_what_cannot_be_frozen_is_an_error(tree: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(nodes, "FREEZE_S", 0.05)
     with pytest.raises(ProvisionError, match="infrabench-abcd-flannel-worker1 cannot be frozen"):
         nodes.freeze([NODE], frozen=True)
-
-
-# ------------------------------------------------------------------------------------------------- killing
 
 
 @dataclass

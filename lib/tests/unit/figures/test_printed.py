@@ -77,7 +77,6 @@ VISIONS = {
 }
 # The same on a grey print. More systems have less room between black and white, so distances depend on their number.
 GREY = {4: 15.0, 8: 7.0}
-OKABE_ITO = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 
 
 def seen(colours: tuple[str, ...], vision: str) -> np.ndarray:
@@ -124,10 +123,3 @@ def test_signs_and_lines_differ_too() -> None:
     every = theme.assign_styles([f"system {i}" for i in range(len(theme.COLOURS))]).values()
     for field in ("colour", "marker", "dash"):
         assert len({str(getattr(each, field)) for each in every}) == len(theme.COLOURS)
-
-
-def test_the_demand_can_fail() -> None:
-    """The palette that most colour-blind-safe figures have is not made for grey print."""
-    assert least(printed(OKABE_ITO)) < GREY[8]
-    red_and_green = ("#D62728", "#2CA02C")
-    assert least(seen(red_and_green, "no green cones")) < least(seen(red_and_green, "all colours")) / 2

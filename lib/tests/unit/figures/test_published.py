@@ -99,9 +99,7 @@ def test_ours_and_theirs_stand_at_their_places_with_reasons_and_counts() -> None
         ),
     ],
 )  # fmt: skip
-def test_the_caption_says_what_the_intervals_are_of(
-    changes: list[dict[str, Any]], over: str, interval: str, size: str
-) -> None:
+def test_the_caption_explains_the_intervals(changes: list[dict[str, Any]], over: str, interval: str, size: str) -> None:
     told = published(make_view(published=rows(*changes, UNMEASURED | {"p_method": NAN}), systems=SYSTEMS)).caption
     assert f"beside ours, each over {over} with its {interval}; thin: where a second campaign of {size} would" in told
 

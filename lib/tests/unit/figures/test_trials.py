@@ -232,9 +232,6 @@ def test_a_case_without_a_value_is_refused_by_name(draw: Callable[[View], Drawn]
         draw(view_of(table_of({"native": [None, None], "docker": [None]})))
 
 
-# --------------------------------------------------------- densities behind the means of many trials with unlike shapes
-
-
 RNG = np.random.default_rng(5)
 ROUND = RNG.normal(100, 2, 40)
 MODES = np.where(np.arange(40) % 4 == 0, 60.0, 100.0) + RNG.normal(0, 1, 40)
@@ -280,9 +277,6 @@ def test_an_outline_ends_at_the_values_and_is_widest_at_the_larger_mode() -> Non
 def test_without_diagnostics_the_values_alone_decide() -> None:
     assert len(drawn({"a": MODES, "b": MODES + 1e-3}, flags=False)[0]) == 0
     assert len(drawn({"a": ROUND, "b": SKEWED}, flags=False)[0]) == 2
-
-
-# --------------------------------------------------------------------------------------- what happened in single trials
 
 
 SYSTEMS = ["zfs (user space)", "ceph"]

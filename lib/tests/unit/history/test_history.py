@@ -176,9 +176,7 @@ def test_what_there_is_not_is_refused(nights: list[Path], how: dict[str, Any], s
         read_history(nights[:2], **how)
 
 
-def test_the_command_says_it_and_writes_table_and_figures(
-    command: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_table_and_figures(command: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command("containers", "--metric", "requests_per_s") == 0
     printed = capsys.readouterr().out
     assert printed.count("unexplained") == 1
@@ -291,9 +289,6 @@ def test_a_series_that_ends_fails_a_pipeline(
     assert cli.main(["session", "history", *words]) == 1
     (said,) = re.findall(r"web users=1000 requests_per_s, (.*)", capsys.readouterr().err)
     assert said.startswith(f"docker has no value since {some[2].name}: 1 of 3 timed out (native: 0 of 3 lost): ")
-
-
-# ------------------------------------------------------------------------------------- the pipelines of docs/history.md
 
 
 def pipelines() -> dict[str, list[str]]:

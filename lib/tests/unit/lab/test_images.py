@@ -19,9 +19,7 @@ def test_a_node_has_everything_that_a_guest_has() -> None:
 
 
 @pytest.mark.parametrize(("here", "slurm"), [("bookworm", "bookworm"), ("trixie", "trixie"), ("noble", "trixie")])
-def test_nodes_that_run_this_machines_python_are_of_its_release(
-    here: str, slurm: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nodes_with_this_python_are_of_its_release(here: str, slurm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.freedesktop_os_release", lambda: {"VERSION_CODENAME": here})
     others = {"guest": "trixie", "node": "trixie", "cluster": "trixie", "node12": "bookworm"}
     assert {kind: images.suite(kind) for kind in (*others, "slurm")} == {**others, "slurm": slurm}
@@ -44,9 +42,7 @@ def test_the_hash_follows_the_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert images.content_hash("guest") != before[0]
 
 
-def test_an_archive_that_is_named_makes_other_images_of_its_packages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_named_archive_makes_other_images_of_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def state() -> tuple[str, str, tuple[str | Path, ...]]:
         command = images.mmdebstrap("minbase", ["a", "b"], "trixie", tmp_path, "--customize-hook=true")
         return images.content_hash("guest"), pod_images.content_hash("tools"), command

@@ -15,9 +15,7 @@ from tests.support.cluster_fakes import Scripted
 
 
 @pytest.mark.parametrize("status", [0, 1])
-def test_a_lab_that_is_up_is_used_only_while_its_nodes_reach_each_other(
-    status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lab_is_used_while_its_nodes_are_linked(status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, ...]] = []
 
     def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:

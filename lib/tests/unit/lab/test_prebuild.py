@@ -82,9 +82,7 @@ def said(capsys: pytest.CaptureFixture, *argv: str) -> str:
     return out
 
 
-def test_images_and_tools_are_made_ahead_looked_at_and_trimmed(
-    module: Make, fake_go: Fake, capsys: pytest.CaptureFixture
-) -> None:
+def test_images_and_tools_are_made_shown_trimmed(module: Make, fake_go: Fake, capsys: pytest.CaptureFixture) -> None:
     module()
     fake_go()
     assert "Go tools tiny" in said(capsys, "status")
@@ -155,9 +153,7 @@ def test_a_failing_build_says_why_takes_nothing_half_written_and_goes_on_with_th
     assert not list(folder.parent.glob("*.part"))
 
 
-def test_what_another_session_built_meanwhile_is_taken(
-    module: Make, fake_go: Fake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_another_built_meanwhile_is_taken(module: Make, fake_go: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     module()
     calls = fake_go()
 

@@ -210,9 +210,7 @@ def test_a_file_that_is_no_campaign_is_named(text: str, said: str, tmp_path: Pat
         multisite.opened(tmp_path / "none.json")
 
 
-def test_a_site_or_a_session_that_is_there_twice_is_refused(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_site_or_session_given_twice_is_refused(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DesignError, match="site a is there twice"):
         multisite.opened(campaign(tmp_path / "c.json", entry("a"), entry("a", session="data/runs/containers/b")))
     monkeypatch.chdir(home)
@@ -254,9 +252,7 @@ def test_sites_that_were_asked_for_other_things_are_refused(
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1)])
-def test_every_two_sites_are_held_against_each_other_whichever_stands_first(
-    order: tuple[int, ...], tmp_path: Path
-) -> None:
+def test_every_two_sites_are_held_against_each_other_in_any_order(order: tuple[int, ...], tmp_path: Path) -> None:
     cases = [{"parameters": {"cases": []}}, case(n=1), case(n=2)]
     three = [session(tmp_path / f"s{n}", n, **change) for n, change in enumerate(cases)]
     with pytest.raises(NotComparable, match="asked case web u"):

@@ -97,9 +97,7 @@ def test_the_time_per_request_is_users_over_the_rate() -> None:
      ((float("nan"), float("nan")), 0, "cannot be told"),
      ((0.1, 0.9), 1, "cannot be told"), ((1.0, 1.2), 1, "not kept")],
 )  # fmt: skip
-def test_a_bound_is_judged_by_the_whole_interval_and_not_on_what_is_left(
-    ends: tuple[float, float], lost: int, word: str
-) -> None:
+def test_a_bound_is_judged_by_the_interval_and_without_losses(ends: tuple[float, float], lost: int, word: str) -> None:
     states = dict.fromkeys(LOST_STATES, 0) | {"timeout": lost}
     assert derived_metrics.judge_bound(SimpleNamespace(mean_low=ends[0], mean_high=ends[1], **states), 1.0) == word
 

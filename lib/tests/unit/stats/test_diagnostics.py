@@ -188,9 +188,7 @@ def test_intervals_with_n_eff() -> None:
 
 
 @pytest.mark.parametrize(("sd", "half"), [(0.5, 1.5), (2.0, 0.0)])
-def test_a_coarse_metric_widens_its_interval_by_half_a_step_where_rounding_does_not_average_out(
-    sd: float, half: float
-) -> None:
+def test_a_coarse_metric_widens_its_interval_where_rounding_does_not_average_out(sd: float, half: float) -> None:
     x = np.round(np.random.default_rng(3).normal(99.9, sd, 30) / 3) * 3
     row = row_of(x)
     assert row["step"] == 3

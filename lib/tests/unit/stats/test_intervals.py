@@ -117,14 +117,10 @@ def test_large_stacks_are_worked_off_in_pieces(monkeypatch: pytest.MonkeyPatch) 
     assert (whole.interval.low == pieces.interval.low).all()
 
 
-def resamples_of(x: np.ndarray) -> np.ndarray:
-    return x[..., np.random.default_rng(intervals.SEED).integers(0, x.shape[-1], (intervals.RESAMPLES, x.shape[-1]))]
-
-
 @pytest.mark.parametrize("n", [8, 30])
 def test_studentised_intervals_are_those_of_resamples_made_one_by_one(n: int) -> None:
     x = np.sort(np.random.default_rng([5, n]).lognormal(2, 0.4, n))
-    made = resamples_of(x)
+    made = x[np.random.default_rng(intervals.SEED).integers(0, n, (intervals.RESAMPLES, n))]
     mean, sd = made.mean(axis=-1), made.std(axis=-1, ddof=1)
     t = np.quantile((mean - x.mean()) / sd, [0.975, 0.025])
     assert intervals.bootstrap_t(x)[:2] == pytest.approx(x.mean() - t * x.std(ddof=1), rel=1e-9)

@@ -80,9 +80,7 @@ def test_a_system_of_which_one_block_does_not_cross_has_no_rate() -> None:
     ("level", "state", "known"),
     [(500.0, "timeout", False), (2000.0, "failed", False), (4000.0, "timeout", True), (500.0, "invalid", True)],
 )
-def test_a_trial_that_is_lost_below_the_crossing_leaves_the_system_without_a_rate_and_one_above_does_not(
-    level: float, state: str, known: bool
-) -> None:
+def test_a_loss_below_the_crossing_alone_leaves_a_system_without_a_rate(level: float, state: str, known: bool) -> None:
     rows = table(blocks=3, native=3000.0, docker=2900.0)
     lose(rows, (rows["system"] == "docker") & (rows["block"] == 1) & (rows["level"] == level), state)
     rates, lacking = knee.sustain(rows, "web-rate", "latency_mean_s", 0.002)

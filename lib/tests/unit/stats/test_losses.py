@@ -309,9 +309,6 @@ def test_what_has_nothing_to_infer_from_keeps_its_reason_and_names_the_trial_tha
     assert row["ratio"] == 2 or reason != ONE_RATIO
 
 
-# ---------------------------------------------------------------------- several systems, one of which loses more trials
-
-
 PRIMARY = [("web", "requests_per_s")]
 TOLD = "docker: 9 of 30 timed out (native: 0 of 30 lost): no verdict on the rest"
 ALL = TOLD.replace("native", "lxc")  # of those that lose least the first one is named

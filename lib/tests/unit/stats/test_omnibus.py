@@ -264,9 +264,6 @@ def test_a_system_that_ran_some_levels_and_levels_that_are_none() -> None:
         assert trends(none).empty
 
 
-# ----------------------------------------------------------------------------------------- adjusted p-values, and tiers
-
-
 @settings(max_examples=25)
 @given(st.lists(st.sampled_from([0.0, 0.001, 0.01, 0.02, 0.04, 0.3, 0.5, 1.0]), min_size=1, max_size=9))
 def test_as_statsmodels_and_scipy(p: list[float]) -> None:

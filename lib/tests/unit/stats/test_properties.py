@@ -209,9 +209,7 @@ def test_a_missing_value_is_never_a_number_and_too_few_are_not_available(rows: l
     st.integers(1, 12),
     st.sampled_from([0, 3]),
 )
-def test_equal_values_are_said_to_be_so_and_nothing_is_inferred_from_them(
-    levels: list[float], n: int, per_deployment: int
-) -> None:
+def test_equal_values_are_named_and_nothing_is_inferred(levels: list[float], n: int, per_deployment: int) -> None:
     values: Values = {name: [level] * n for name, level in zip(("native", "docker", "lxc"), levels, strict=True)}
     table = table_of(values, blocks_per_deployment=per_deployment)
     with warnings.catch_warnings():

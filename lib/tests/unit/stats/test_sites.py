@@ -244,9 +244,7 @@ def test_no_interval_is_narrower_for_lost_trials(logs: list[float], lost: list[f
 
 
 @pytest.mark.parametrize(("logs", "lost"), SITES)
-def test_what_is_inferred_holds_wherever_the_lost_trials_would_put_the_sites(
-    logs: list[float], lost: list[float]
-) -> None:
+def test_what_is_inferred_holds_wherever_lost_trials_would_put_the_sites(logs: list[float], lost: list[float]) -> None:
     found, rows = placed(logs, lost)
     y, off = np.array(logs), np.array(lost)
     rng = np.random.default_rng(1)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from infrabench.core import DesignError
 from infrabench.stats import contrasts
 from infrabench.stats.intervals import median_interval, t_interval
-from infrabench.stats.stopping import PrecisionCheck, Share, look, relative_width, share_out
+from infrabench.stats.stopping import PrecisionCheck, Share, look, share_out
 from tests.support.analysis_fixtures import table_of
 
 PRIMARY = [("sysbench-cpu", "events_per_s")]
@@ -136,14 +136,6 @@ def test_what_is_not_there_is_said() -> None:
         look(table_of({"native": noise(30, 0.01)}, blocks_per_deployment=15), PRIMARY)
 
 
-def test_widths_of_many_cells_at_once() -> None:
-    x = np.stack([noise(30, 0.01), np.full(30, 2.0), np.where(np.arange(30) % 5, 1.0, 2.0)])
-    assert relative_width(x).tolist() == pytest.approx([0.01 * 2.0452296 / np.sqrt(30), 0, 0])  # the last of its median
-    assert np.isnan(relative_width(np.empty((2, 0)))).all()
-
-
-# ---------------------------------------------------------------------------------------- a time that is shared out
-
 CPU = PRIMARY[0]
 
 
@@ -212,9 +204,7 @@ def test_what_the_ratios_say_does_not_move_the_time() -> None:
 
 
 @pytest.mark.parametrize(("left_s", "count"), [(50, 5), (49, 4), (20, 2), (19, 1), (5, 1)])
-def test_what_is_late_at_the_end_is_one_block_where_blocks_take_up_to_twice_their_cost(
-    left_s: float, count: int
-) -> None:
+def test_at_most_one_block_is_late_where_blocks_take_up_to_twice_their_cost(left_s: float, count: int) -> None:
     found = share(left_s, far=0.2)
     assert (found.case, found.count) == ((CPU[0], "far"), count)
     assert 2 * 5.0 * (count - 1) < left_s

@@ -38,9 +38,6 @@ def ends(
     return Machines({"store": store, "client": Scripted(answers(known), "client")}, {}, {}, embedded)
 
 
-# ------------------------------------------------------------------------------------------------------------ the link
-
-
 def test_nodes_of_the_lab_have_a_link_of_one_gigabit_either_way() -> None:
     machines = ends(embedded=True)
     found = link.find_link(machines)
@@ -124,9 +121,6 @@ def test_a_key_is_as_ceph_makes_them() -> None:
 @pytest.mark.parametrize("name", ["zfs", "ceph", "raw"])
 def test_the_kernel_keeps_the_whole_name_of_a_clients_file(name: str) -> None:
     assert len(str(Config("client", client_name(name), 0, 1).shown)) <= disks.NAME_LENGTH
-
-
-# ---------------------------------------------------------------------------------------------------------- the client
 
 
 @pytest.fixture
@@ -228,9 +222,6 @@ def test_a_client_has_no_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert ceph.FSID == "fsid"
 
 
-# ------------------------------------------------------------------------------------------------------ the deployment
-
-
 def made_ready(spec: DeploySpec, hosts: dict[str, Scripted], asked: list[bool]):
     @contextmanager
     def storer(name: str, need: int, with_client: bool) -> Iterator[Machines]:
@@ -239,10 +230,6 @@ def made_ready(spec: DeploySpec, hosts: dict[str, Scripted], asked: list[bool]):
 
     site = OpenSite("x", "inventory", {}, storer=storer)
     return block_storage.StorageSystem("zfs", lambda *_: block_storage.Engine("zfs"), {}).deploy(site, spec)
-
-
-def verbs(host: Scripted) -> list[str]:
-    return [argv[3] for argv in host.asked if argv[0] == "python3"]
 
 
 def test_a_client_is_made_where_a_case_asks_for_it_and_left_as_it_was_found() -> None:
@@ -265,7 +252,7 @@ def test_a_client_is_made_where_a_case_asks_for_it_and_left_as_it_was_found() ->
         made.pause()
         assert order == ["client", "store", "client", "store"]
     assert asked == [False, True]
-    assert verbs(far) == ["create", "unmount", "pause", "destroy"]
+    assert [argv[3] for argv in far.asked if argv[0] == "python3"] == ["create", "unmount", "pause", "destroy"]
     assert far.asked[-1][-1] == upload.path(Config("client", "zfs-c", 0, 1, address="x", listens=True))
 
 

@@ -42,17 +42,14 @@ def overwrite(device: Path, offsets: list[int]) -> None:
             file.write(os.urandom(BLOCK))
 
 
-def changed(before: bytes, after: bytes) -> list[int]:
-    return [at for at in range(0, len(before), BLOCK) if before[at : at + BLOCK] != after[at : at + BLOCK]]
-
-
 @pytest.mark.parametrize(("hit", "count"), [((1,), 4), ((0, 1), 2)])
 def test_one_block_of_each_file_is_hit_on_the_disks_that_were_meant(config, hit, count):
     before, lost = [disks.file(config, disk).read_bytes() for disk in (0, 1)], []
     told = damage.damage_files(config, hit)
     assert (told["places"], told["disks"], told["bytes"]) == (count, list(hit), count * len(hit) * BLOCK)
     for disk in (0, 1):
-        blocks = changed(before[disk], disks.file(config, disk).read_bytes())
+        one, other = before[disk], disks.file(config, disk).read_bytes()
+        blocks = [at for at in range(0, len(one), BLOCK) if one[at : at + BLOCK] != other[at : at + BLOCK]]
         assert len(blocks) == (count if disk in hit else 0)
         files = {name: (config.mount / name).read_bytes() for name in told["files"]}
         held = [name for at in blocks for name, data in files.items() if before[disk][at : at + BLOCK] in data]

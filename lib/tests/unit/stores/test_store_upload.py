@@ -111,8 +111,6 @@ def test_a_lab_without_room_is_refused_before_anything_is_made(tmp_path, monkeyp
     assert node_groups.find_store_obstacle(0) == "the kernel of this machine has no loop devices"
 
 
-# ---------------------------------------------------------------------------------------------- the deployment
-
 FACTS = {"engine": "ceph", "version": "16", "pool": {}, "disk_bytes": 1, "cache_bytes": 1}
 
 

@@ -41,9 +41,6 @@ def pod(status: object = None) -> dict[str, Any]:
     return {"metadata": {"name": "server", "annotations": annotations}, "status": {"podIP": "198.19.0.4"}}
 
 
-# ------------------------------------------------------------------------------------------ pods and nodes
-
-
 def test_a_pod_is_made_through_multus_or_not_as_asked_for_and_found_as_it_is() -> None:
     both = {"primary": "198.19.0.4", "second": "198.18.122.11"}
     assert _cni._addresses(pod(SECOND), True) == both
@@ -150,9 +147,7 @@ esac
     ],
     ids=["ready", "not ready", "unknown", "kubelet does not answer", "API does not answer"],
 )
-def test_a_cluster_is_ready_when_its_nodes_say_so_and_their_kubelets_answer_now(
-    tmp_path: Path, states: str, down: str, ready: bool
-) -> None:
+def test_a_cluster_is_ready_when_nodes_and_kubelets_say_so(tmp_path: Path, states: str, down: str, ready: bool) -> None:
     kubectl = kubectl_of(tmp_path, KUBECTL.format(states=states, down=down), "--context=c", host=LocalHost())
     assert is_ready(Cluster(kubectl, ("w1", "w2"))) is ready
 
@@ -184,9 +179,6 @@ def test_events_say_why_pods_do_not_come() -> None:
     reason = "not Ready after 60 s: server: FailedMount; far: no route; near: a; near: b"
     with pytest.raises(ProvisionError, match=reason):
         _namespace.running(Kubectl(host, ("k",)))
-
-
-# -------------------------------------------------------------------------------- a cluster that was found
 
 
 def found(more: dict[str, Any] | None = None, nodes: int = 2) -> tuple[OpenSite, Scripted]:
@@ -237,8 +229,6 @@ def test_nodes_that_take_no_pods_do_not_count() -> None:
     site, _ = found(nodes=1)
     assert refusal(site, CILIUM) == "the cluster has 1 nodes that take pods; two are needed"
 
-
-# ----------------------------------------------------------------------------------------- CNIs as plug-ins
 
 PLUGIN = '''
 """Wire: a CNI for tests."""
@@ -376,9 +366,6 @@ def test_what_leads_to_services_is_one_of_a_cnis_agents_wherever_it_runs() -> No
     assert agents("flannel-migrated") == agents("flannel") == ("infrabench-flanneld", "infrabench-kube-proxy")
     assert agents("cilium-kpr") == ("infrabench-cilium-agent",)
     assert agents("bridge") == ("infrabench-kube-proxy",)
-
-
-# ------------------------------------------------------------------------------------- host, the baseline
 
 
 def test_host_has_both_ends_and_witnesses_on_two_nodes() -> None:

@@ -39,9 +39,6 @@ def test_every_system_of_the_study_is_a_plug_in() -> None:
         assert "nodes of its own" in (registry.system(name).supported(local) or "")
 
 
-# ------------------------------------------------------------------------------------------- runtime classes
-
-
 def test_a_class_is_found_by_its_handler_or_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(_namespace.CLASSES, raising=False)
     kubectl = cluster(runtimeclasses=CLASSES)
@@ -71,9 +68,6 @@ def test_a_class_asks_for_labels_of_a_node() -> None:
     assert _namespace.takes(wanted, {"metadata": {"labels": {"kata": "true"}}})
     assert not _namespace.takes(wanted, {"metadata": {}})
     assert _namespace.takes(CLASSES["items"][1], {"metadata": {}})
-
-
-# ------------------------------------------------------------------------------------------ no pod at all
 
 
 @pytest.mark.parametrize(("module", "system"), [(_cni, "flannel"), (container_runtimes, "containerd-runc")])
@@ -113,9 +107,6 @@ def test_what_is_known_of_a_pod_that_does_not_come_goes_with_the_reason() -> Non
         unmade("runc")
 
 
-# ------------------------------------------------------------------------------------------ what a pod says
-
-
 def said(**facts: Any) -> Kubectl:
     usual = {"kernel": "6.1.0", "hypervisor": "KVMKVMKVM", "cpus": 2, "memory_limit_B": 256 * MIB}
     return cluster(facts=usual | facts)
@@ -150,9 +141,6 @@ def test_an_emulated_guest_is_told_from_one_under_kvm(signature: str | None, sai
 def test_another_memory_limit_than_asked_for_is_refused() -> None:
     with pytest.raises(ProvisionError, match="memory limit is 1, not 268435456 bytes"):
         seen("crio-runc".partition("-")[2], memory_limit_B=1)
-
-
-# ---------------------------------------------------------------------------------------------- how many fit
 
 
 def fits(available: int, cost: int, *, pods: int = 110, net: str = "198.19.0.0/24", limit: int = 256 * MIB) -> Any:

@@ -283,9 +283,7 @@ def test_a_version_of_a_clusters_program_is_a_cluster_of_its_own() -> None:
         ("crio-runc", "1.36", "cri-o://1.36.3, runc: runc version 1.1.15", True),
     ],
 )
-def test_a_cluster_with_another_version_than_was_named_is_not_measured(
-    name: str, version: str, found: str, same: bool
-) -> None:
+def test_a_cluster_of_another_version_is_not_measured(name: str, version: str, found: str, same: bool) -> None:
     made = Versioned(Cluster(found), name, version).deploy(lab_with_clusters([]), SPEC)
     if same:
         with made as deployment:

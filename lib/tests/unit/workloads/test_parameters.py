@@ -45,9 +45,6 @@ def test_what_is_called_silent_is_a_parameter() -> None:
     check_each(check, parameters.SILENT)
 
 
-# ----------------------------------------------------------------------------------------------------------------- web
-
-
 def answers(
     requests: int, length: int, other: int, connect: int = 0, receive: int = 0, exceptions: int = 0, lines: str = ""
 ) -> Capture:
@@ -92,9 +89,7 @@ def test_a_server_with_an_ipv6_address_is_asked_and_its_output_read() -> None:
         (200, {"length": 0, "other": 0}, 0),
     ],
 )
-def test_a_request_that_failed_is_counted_once_and_not_in_the_rate(
-    requests: int, kinds: dict[str, Any], failed: int
-) -> None:
+def test_a_failed_request_counts_once_and_in_no_rate(requests: int, kinds: dict[str, Any], failed: int) -> None:
     found, whole = measured("web", answers(requests, **kinds)), measured("web", answers(requests, length=0, other=0))
     assert found["failed_requests"] == failed
     assert found["requests_per_s"] == pytest.approx(whole["requests_per_s"] * (requests - failed) / requests)
@@ -102,9 +97,6 @@ def test_a_request_that_failed_is_counted_once_and_not_in_the_rate(
 
 def test_a_trial_in_which_every_request_failed_has_no_rate() -> None:
     assert "rate of whole pages" in refused("web", answers(200, length=200, other=200, connect=2))
-
-
-# ------------------------------------------------------------------------------------------------------------ sysbench
 
 
 @pytest.mark.parametrize(
@@ -238,9 +230,6 @@ def test_netperf_may_end_later_by_its_longest_transaction() -> None:
     capture = captured("netperf", "tcp-rr-debian-13")
     assert "it ran 1.16 s of 1 s" in refused("netperf", replaced(capture, "netperf", *late))
     assert measured("netperf", replaced(capture, "netperf", *late, *stalled))["transactions_per_s"] == 23468.97
-
-
-# ------------------------------------------------------------------------------------------------------------ terminal
 
 
 def test_lines_of_a_terminal_are_read_as_those_of_the_tool() -> None:

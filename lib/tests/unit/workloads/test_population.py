@@ -52,9 +52,6 @@ def retold(workload: str, rows: Rows, **params: Any) -> Capture:
     return with_stdout(captured(workload, **params), "run", lines.encode())
 
 
-# --------------------------------------------------------------------------------------------------------- planning
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_pods_stand_before_and_those_of_a_failed_trial_go(name: str) -> None:
     steps = planned(name, roles(), pods=20)
@@ -130,9 +127,6 @@ def test_start_up_is_between_two_looks_at_the_node() -> None:
         "teardown", "calls-before", "rest", "memory-before", "free-before", "node-before", "create", "node-after",
         "calls-after", "settle", "memory-after", "free-after", "clock", "hello",
     ]  # fmt: skip
-
-
-# ---------------------------------------------------------------------------------------------- what ib-pods tells
 
 
 def test_times_are_brought_to_the_conductors_clock() -> None:
@@ -213,9 +207,6 @@ def test_starts_that_are_apart_are_not_together() -> None:
     assert _pods.together([5.0, 5.1, 5.05], "x") == pytest.approx(0.1)
     with pytest.raises(NotAsClaimed, match=r"said that all pods start x together, but starts are 0\.101 s apart"):
         _pods.together([5.0, 5.101], "x")
-
-
-# ------------------------------------------------------------------------------------------------ sums and single pods
 
 
 def one_processor(late_s: float, seconds: float = 0.5) -> Capture:
@@ -320,9 +311,6 @@ def test_processor_time_is_by_the_formulas() -> None:
     assert found["time_s"] < span
 
 
-# ----------------------------------------------------------------------------------------------------------- start-up
-
-
 @pytest.mark.parametrize(
     ("step", "change", "error", "said"),
     [
@@ -418,9 +406,6 @@ def test_a_reading_that_failed_is_no_reading() -> None:
     failed = replace(capture["node-after"], status=1)
     with pytest.raises(ParseError, match="step node-after ended with 1"):
         _pods.cpu(Capture({**capture.steps, "node-after": failed}, capture.params))
-
-
-# -------------------------------------------------------------------------------------------------------------- digits
 
 
 def test_digits_are_those_of_pi() -> None:

@@ -37,9 +37,6 @@ def planned(name: str, given_roles: dict[str, Target] | None = None, **params: A
     return workloads.planned(name, roles() if given_roles is None else given_roles, **params)
 
 
-# --------------------------------------------------------------------------------------------------------- planning
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_system_that_stores_nothing_is_not_run(name: str) -> None:
     for given_roles in (roles("store"), {"client": roles()["server"]}, {}):
@@ -124,9 +121,6 @@ def test_files_are_of_whole_mebibytes_and_their_file_system_holds_them() -> None
     assert int(steps["mount"].argv[-1]) % 2**20 == 0
 
 
-# -------------------------------------------------------------------------------------------------------- use of CPU
-
-
 def usage(at_s: float, busy_s: float = 0.0, total_s: float = 0.0, **daemons: float) -> bytes:
     told = {
         "verb": "usage", "begun_s": at_s, "done_s": at_s + 0.1, "machine": {"busy_s": busy_s, "total_s": total_s},
@@ -169,9 +163,6 @@ def test_readings_that_do_not_fit_are_refused(before: bytes, after: bytes, said:
     with pytest.raises(ParseError) as caught:
         between(before, after)
     assert said in str(caught.value)
-
-
-# -------------------------------------------------------------------------------------------------------- steadiness
 
 
 def test_a_trend_is_told_as_kendall_tells_it() -> None:
@@ -402,9 +393,7 @@ ANSWERS: dict[tuple[Any, ...], list[tuple[Change, str]]] = {  # workload and cas
 @pytest.mark.parametrize(
     ("place", "change", "said"), [(place, *row) for place, rows in ANSWERS.items() for row in rows]
 )
-def test_an_answer_of_another_run_or_that_contradicts_itself_is_refused(
-    place: tuple[Any, ...], change: Change, said: str
-) -> None:
+def test_an_answer_of_another_run_or_against_itself_fails(place: tuple[Any, ...], change: Change, said: str) -> None:
     (workload, _, name), step, *path = place[0].partition("/"), *place[1:]
     error = NotAsClaimed if said.startswith(INVALID) else ParseError
     capture = changed(captured(workload, name or "ok"), step, lambda told: change(reduce(getitem, path, told)))
@@ -423,17 +412,11 @@ def test_the_log_belongs_to_the_report() -> None:
         measured("fio-4k", with_stdout(more, "log-size", size))
 
 
-# ------------------------------------------------------------------------------------------------------- transactions
-
-
 def test_a_rate_that_contradicts_its_own_count_is_refused() -> None:
     capture = captured("oltp")
     count = capture["sysbench"].stdout.decode().split("transactions:")[1].split()[0]
     twice = replaced(capture, "sysbench", (f" {count} ", f" {int(count) * 2} "))
     assert re.search(r"transactions in \S+ s are not", refused("oltp", twice))
-
-
-# ------------------------------------------------------------------------------------------------------------ rebuild
 
 
 def test_the_end_is_after_the_last_state_that_was_not_clean() -> None:
@@ -498,9 +481,6 @@ def test_a_load_that_stood_still_has_a_lower_rate_and_no_latency_there() -> None
     ]
     assert zeros[1] == zeros[0] + 2 >= 3  # the real load stood still too, when the disk was lost
     assert after.events["lost"] < after.events["noticed"] < after.events["replaced"] == 0 < after.events["clean"]
-
-
-# ---------------------------------------------------------------------------------------------------------- integrity
 
 
 @pytest.mark.parametrize("case", ["both-ceph", "both-zfs"])

@@ -72,9 +72,6 @@ def test_what_is_measured_begins_cold_on_both_nodes(name: str, step: str) -> Non
     assert all(each.startswith(("link-", "client-usage-", "usage-")) for each in between)
 
 
-# --------------------------------------------------------------------------------------------------- what was counted
-
-
 def dev(device: str, received: int, sent: int) -> bytes:
     head = "Inter-|   Receive                                                |  Transmit\n face |bytes packets\n"
     row = f"{device}: {received} 9 0 0 0 0 0 0 {sent} 9 0 0 0 0 0 0\n"
@@ -124,9 +121,7 @@ def test_a_run_whose_bytes_both_ends_have_counted_is_one() -> None:
         ((0, 0), (10**12, 10**12), "eth0 of the client carried 0 of"),
     ],
 )
-def test_a_run_whose_bytes_took_another_way_is_no_result(
-    client: tuple[int, int], server: tuple[int, int], said: str
-) -> None:
+def test_bytes_that_took_another_way_are_no_result(client: tuple[int, int], server: tuple[int, int], said: str) -> None:
     assert said in workloads.refused("fio-4k", run("fio-4k", client, server), NotAsClaimed)
 
 
