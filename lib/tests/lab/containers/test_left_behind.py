@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import ModuleType
 
 import pytest
-from docker.errors import APIError
-from pylxd.exceptions import LXDAPIException, NotFound
 
 from infrabench.core import ProvisionError, Result
 from infrabench.machines.hosts.host import LocalHost
 from infrabench_platforms import containers, guest_bridge
 from infrabench_platforms.systems import docker, lxc, lxd, native, podman
+from tests.support.cluster_fakes import Scripted, answers
 from tests.support.fakes import FakeSite, fake_site
 
 OWN = """
@@ -179,17 +177,12 @@ def test_an_unpacked_guest_of_lxc_is_entered_by_root_alone_and_removed(tmp_path:
 
 
 def test_docker_is_left_without_what_was_imported() -> None:
-    tags = {"infrabench/guest:1", "infrabench/guest:2", "mine/tool:1"}
-    removed: list[str] = []
-
-    def remove(tag: str) -> None:
-        if tag == "infrabench/guest:2":
-            raise APIError("conflict: a container of somebody is of it")
-        removed.append(tag)
-
-    images = SimpleNamespace(list=lambda name: [SimpleNamespace(tags=sorted(tags))], remove=remove)
-    docker._remove_images(SimpleNamespace(images=images))  # type: ignore[arg-type]
-    assert removed == ["infrabench/guest:1"]
+    told = {"image ls": "infrabench/guest:1\ninfrabench/guest:2\n", "guest:1": (1, "conflict: somebody's is of it")}
+    host = Scripted(answers(told))
+    docker._remove_images(host)
+    listing, *removals = host.asked
+    assert listing[-1] == docker.IMAGE
+    assert removals == [("docker", "image", "rm", f"infrabench/guest:{each}") for each in (1, 2)]
 
 
 PODMAN = """#!/bin/sh
@@ -214,37 +207,27 @@ def test_podman_is_left_without_what_was_imported(left: str, tmp_path: Path) -> 
     assert (tmp_path / "umounted").exists() is (left == "")
 
 
-class Pool:
-    def __init__(self, description: str, used_by: list[str], refuse: bool = False) -> None:
-        self.description, self.used_by, self.refuse, self.there = description, used_by, refuse, True
-
-    def delete(self) -> None:
-        if self.refuse:
-            raise LXDAPIException(SimpleNamespace(status_code=400, json=lambda: {"error": "busy"}))
-        self.there = False
+def pool(**more: object) -> dict[str, object]:
+    return {"name": lxd.POOL, "description": lxd.OURS, "used_by": [], **more}
 
 
 @pytest.mark.parametrize(
-    ("pool", "there"),
+    ("pools", "removed"),
     [
-        (Pool(lxd.OURS, []), False), (Pool(lxd.OURS, ["/1.0/instances/web"]), True), (Pool("", []), True),
-        (Pool(lxd.OURS, [], refuse=True), True), (None, False),
+        ([pool()], [lxd.POOL]), ([pool(used_by=["/1.0/instances/web"])], []), ([pool(description="")], []),
+        ([pool(name="mine")], []), ([], []), (None, []),
     ],
 )  # fmt: skip
-def test_lxd_is_left_without_what_was_imported(pool: Pool | None, there: bool) -> None:
-    gone: list[str] = []
+def test_lxd_is_left_without_what_was_imported(pools: list[object] | None, removed: list[str]) -> None:
+    names = {"0a": ["infrabench-guest-1"], "0b": ["infrabench-of-mine"], "0c": []}
+    images = [{"fingerprint": each, "aliases": [{"name": name} for name in some]} for each, some in names.items()]
+    host = Scripted(answers({"image list": images, "storage list": pools}))
+    lxd._remove_images(lxd.FAMILY["lxd"], host)
+    assert [argv[-1] for argv in host.asked if "delete" in argv] == ["0a", *removed]
 
-    def image(*names: str) -> Any:
-        remove: Callable[..., None] = lambda wait: gone.extend(names)  # noqa: E731
-        return SimpleNamespace(aliases=[{"name": name} for name in names], delete=remove)
 
-    def get(name: str) -> Pool:
-        if pool is None:
-            raise NotFound(SimpleNamespace(status_code=404, json=lambda: {"error": "not found"}))
-        return pool
-
-    every = [image("infrabench-guest-1"), image("infrabench-of-mine"), image()]
-    client = SimpleNamespace(images=SimpleNamespace(all=lambda: every), storage_pools=SimpleNamespace(get=get))
-    lxd._remove_images(lxd.FAMILY["lxd"], client)  # type: ignore[arg-type]
-    assert gone == ["infrabench-guest-1"]
-    assert pool is None or pool.there is there
+def test_what_lxd_does_not_let_go_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    host = Scripted(answers({"image list": [], "storage list": [pool()], "storage delete": (1, "busy")}))
+    lxd._remove_images(lxd.FAMILY["lxd"], host)
+    assert "LXD keeps what was imported: lxc storage delete infrabench on node" in caplog.text
+    assert "busy" in caplog.text

@@ -70,13 +70,10 @@ def _binds(path: Path) -> list[str]:
     return found
 
 
-def test_sockets_of_ours_are_unix_sockets_or_on_loopback() -> None:
+def test_sockets_of_ours_are_on_loopback() -> None:
     every = {path.relative_to(LIB).as_posix(): _binds(path) for path in files_of_packages()}
     found = {name: binds for name, binds in every.items() if binds}
-    assert found == {
-        "infrabench/machines/hosts/ssh_channel.py": ["local"],  # Unix, in a folder of this user's own
-        "infrabench_platforms/stores/node/guest.py": ["('127.0.0.1', 0)"],
-    }
+    assert found == {"infrabench_platforms/stores/node/guest.py": ["('127.0.0.1', 0)"]}
 
 
 def test_what_clusters_offer_without_asking_who_is_there_stays_on_loopback() -> None:

@@ -15,9 +15,9 @@ import pytest
 from infrabench import registry
 from infrabench.core import DeploySpec, Limits, ProvisionError, Target
 from infrabench_platforms import containers, guest_bridge
-from infrabench_platforms.systems import lxc, lxd, native, podman
+from infrabench_platforms.systems import docker, lxc, lxd, native, podman
 from tests.support.checks import check_each
-from tests.support.cluster_fakes import Scripted
+from tests.support.cluster_fakes import Scripted, answers
 
 SPEC = DeploySpec("s", Limits(), "198.18.64.13")
 
@@ -94,6 +94,92 @@ def test_a_throw_away_instance_of_lxd_takes_one_call_and_is_as_the_one_measured(
         assert f"lxc.net.0.ipv4.address = {address}/24" in each["config"].pop("raw.lxc")
         assert each["devices"]["eth0"].pop("hwaddr") == guest_bridge.derive_mac(address)
     assert spare == own
+
+
+LXD = lxd.FAMILY["lxd"]
+OURS, THEIRS = ({"name": name, "config": label} for name, label in (("infrabench-lxd", {lxd.LABEL: "s"}), ("web", {})))
+
+
+def test_of_lxd_what_carries_our_label_is_removed_and_what_is_frozen_thawed_first() -> None:
+    for status, calls in (("Running", []), ("Frozen", [("lxc", "start", "infrabench-lxd")])):
+        host = Scripted(answers({"list": [{**each, "status": status} for each in (THEIRS, OURS)]}))
+        lxd._remove(LXD, host)
+        assert host.asked[1:] == [*calls, ("lxc", "delete", "--force", "infrabench-lxd")]
+
+
+def test_a_daemon_that_refuses_a_removal_is_asked_again_and_what_stays_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        if "list" in argv:
+            return 0, json.dumps([{**OURS, "status": "Running"}]).encode()
+        return int(sum("delete" in each for each in host.asked) < 3), b"is busy"
+
+    host = Scripted(refuse)
+    lxd._remove(LXD, host)
+    assert sum("delete" in each for each in host.asked) == 3
+    host = Scripted(refuse)
+    monkeypatch.setattr(lxd, "REMOVE_S", 0.0)
+    with pytest.raises(ProvisionError, match=r"lxc delete --force infrabench-lxd on node exited with 1 .*: is busy"):
+        lxd._remove(LXD, host)
+
+
+def test_a_daemon_that_does_not_answer_is_waited_for_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Scripted(lambda argv, stdin: (int(len(host.asked) < 2), b'{"environment": {}}'))
+    assert LXD.wait_for_answer(host) == {"environment": {}}
+    monkeypatch.setattr(lxd, "READY_S", 0.0)
+    with pytest.raises(ProvisionError, match=r"lxc query /1\.0 on node exited with 1 .*: connection refused"):
+        LXD.wait_for_answer(Scripted(lambda argv, stdin: (1, b"connection refused")))
+
+
+def test_what_is_no_json_is_told_with_its_command() -> None:
+    host = Scripted(lambda argv, stdin: (0, b"| NAME | STATE |"))
+    with pytest.raises(ProvisionError, match=r"lxc list --format json on node printed no JSON .*NAME"):
+        containers.read_json(host, ("lxc", "list", "--format", "json"))
+
+
+def test_a_throw_away_container_of_docker_is_as_the_one_measured() -> None:
+    lab = site(Scripted(lambda argv, stdin: (0, b"4096")))
+    own = docker._create(lab, SPEC, docker.NAME, SPEC.address, "guest:1", "--hostname", docker.NAME)
+    spare, address = docker._lifecycle(lab, SPEC, "guest:1")["create"], guest_bridge.spare_address(lab)
+    mac = guest_bridge.derive_mac(address)
+    differ = [pair for pair in zip(own, spare, strict=True) if len({*pair}) > 1]
+    assert differ == [
+        (docker.NAME, docker.SPARE), (SPEC.address, address), ("--hostname", "--mac-address"), (docker.NAME, mac),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "is_said"), [("20.10.24+dfsg1", False), ("27.5.1", False), ("28.0.4", True)])
+def test_a_docker_that_drops_what_others_route_is_told_not_to(version: str, is_said: bool) -> None:
+    host = Scripted()
+    docker._make_network(host, site(host), SPEC, version)
+    (create,) = host.asked
+    assert ("--opt=com.docker.network.bridge.gateway_mode_ipv4=nat-unprotected" in create) is is_said
+
+
+def test_a_container_of_docker_that_ended_at_once_is_told_with_what_it_said() -> None:
+    told = {"inspect": {"State": {"Status": "exited", "Pid": 0}}, "logs": "exec sleep: not found"}
+    with pytest.raises(ProvisionError, match=r"docker on node: the container is exited: .*exec sleep: not found"):
+        docker._start(Scripted(answers(told)), ("docker", "run"))
+
+
+@pytest.mark.parametrize(
+    ("fails", "said"),
+    [("", None), ("ps", "no daemon"), ("rm", "infrabench-docker is still there"), ("network ls", "no daemon"),
+     ("network rm", "no daemon"), ("unpause", None)],
+)  # fmt: skip
+def test_what_docker_does_not_remove_is_an_error(fails: str, said: str | None, tmp_path: Path) -> None:
+    (tmp_path / "docker").write_text(f"""#!/bin/sh
+case "$*" in "{fails or "-"}"*) echo no daemon >&2; exit 1 ;; esac
+case "$*" in *--format*) echo infrabench-docker is still there ;; *--quiet*) echo 0f ;; *) echo "$*" >>log ;; esac
+""")
+    (tmp_path / "docker").chmod(0o755)
+    argv, env = ("/bin/sh", "-c", docker._REMOVE, "sh", containers.LABEL), {"PATH": str(tmp_path)}
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode == 0, (said or "") in done.stderr) == (said is None, True)
+    if not fails:
+        calls = ["unpause 0f", "rm --force --volumes 0f", "network rm 0f"]
+        assert (tmp_path / "log").read_text().splitlines() == calls
 
 
 def bare(folder: Path) -> Scripted:
