@@ -1,6 +1,6 @@
 """infrabench: reproducible studies that compare infrastructure. These names are what a notebook may use.
 
-Each is imported when it is first used: reading a session needs no SDK, and ``import infrabench`` costs nothing.
+Each is imported when it is first used: reading a session needs no host, and ``import infrabench`` costs nothing.
 """
 
 from __future__ import annotations

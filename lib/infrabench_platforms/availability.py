@@ -136,7 +136,7 @@ class _Node:
     def run(self, *_: object, **__: object) -> NoReturn:
         raise Enough
 
-    stream = put = get = forward = run
+    stream = put = get = run
 
     def close(self) -> None:
         """Nothing is held open."""

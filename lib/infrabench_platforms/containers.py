@@ -10,8 +10,8 @@ this module and `guest_bridge`. In the order of use:
 * the life cycle of a throw-away instance: `guest_bridge.spare_address`, `guest_bridge.derive_mac`;
 * facts: `first_line`, `list_cgroups`, `guest_bridge.NETWORK`.
 
-Commands on the host go through `check_output` and `run_script`, which raise `ProvisionError` with what the command
-printed.
+Commands on the host go through `check_output`, `read_json` and `run_script`, which raise `ProvisionError` with what
+the command printed.
 """
 
 from __future__ import annotations
@@ -118,6 +118,21 @@ def check_output(host: Host, argv: Sequence[str], *, timeout_s: float = 30, stdi
     if not result.ok:
         raise ProvisionError(str(CommandFailed(result, host.name)))
     return result.stdout
+
+
+def read_json(host: Host, argv: Sequence[str], *, timeout_s: float = 60) -> Any:
+    """Return what a command on the host that has to succeed prints as JSON; raises `ProvisionError`.
+
+    ::
+
+        info = containers.read_json(host, ("podman", "info", "--format", "json"))
+    """
+    printed = check_output(host, argv, timeout_s=timeout_s)
+    try:
+        return json.loads(printed)
+    except ValueError as error:
+        problem = f"printed no JSON ({error}): {printed[:200]!r}"
+        raise ProvisionError(f"{' '.join(argv)} on {host.name} {problem}") from error
 
 
 def run_script(host: Host, text: str, *args: str, timeout_s: float = 30) -> str:

@@ -77,10 +77,6 @@ class Host(Protocol):
         """Return the bytes of the file `path` on the host; `CommandFailed` when it cannot be read."""
         ...
 
-    def forward(self, socket_path: str) -> AbstractContextManager[str]:
-        """Yield a local unix-socket path that reaches the host's unix socket `socket_path` (for SDKs)."""
-        ...
-
     def close(self) -> None: ...
 
 

@@ -1,14 +1,11 @@
-"""Docker: an application container made through the Docker SDK and entered by ``docker exec``."""
+"""Docker: an application container made and entered by Docker's own command line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
-
-import docker
-from docker.errors import APIError, DockerException, ImageNotFound, NotFound
-from docker.types import IPAMConfig, IPAMPool, Ulimit
 
 from infrabench.core import Deployment, DeploySpec, Host, ProvisionError, Site, Target
 from infrabench_platforms import containers, guest_bridge
@@ -17,18 +14,36 @@ NAME = "infrabench-docker"
 SPARE = "infrabench-spare-docker"
 NETWORK = "infrabench"
 IMAGE = "infrabench/guest"
-SOCKET = "/var/run/docker.sock"
-CLIENT_S = 120
+SOCKETS = ("unix:///var/run/docker.sock", "unix:///run/docker.sock")  # where a host's own daemon listens
+ANSWER_S = 120.0
 NO_ROUTING = 28  # from this version on, what others route to a container is dropped unless its network says otherwise
 NEEDS = {"server": {"docker": "docker.io"}}
 PARTS = ("docker", "dockerd", "containerd", "containerd-shim-runc-v2", "runc", "docker-init", "docker-proxy")
 
+# Removes every container and network with our label, and nothing else.
+_REMOVE = """
+set -e
+label=$1
+list() { docker ps --all --no-trunc --filter "label=$label" "$@"; }
+paused=$(list --quiet --filter status=paused)
+[ -z "$paused" ] || docker unpause $paused >/dev/null || :
+every=$(list --quiet)
+[ -z "$every" ] || docker rm --force --volumes $every >/dev/null || {
+  list --format '{{.Names}} is still there' >&2
+  exit 1
+}
+networks=$(docker network ls --quiet --no-trunc --filter "label=$label")
+[ -z "$networks" ] || docker network rm $networks >/dev/null
+"""
+
 
 def supported(site: Site) -> str | None:
     """Return None, or why Docker cannot run on the site's server host."""
-    version = ("docker", "version", "--format", "{{.Server.Version}}")
-    return containers.explain_no_image(site) or containers.explain_failure(
-        site.hosts["server"], "Docker does not answer", version
+    host, version = site.hosts["server"], ("docker", "version", "--format", "{{.Server.Version}}")
+    return (
+        containers.explain_no_image(site)
+        or containers.explain_failure(host, "Docker does not answer", version)
+        or _explain_elsewhere(host)
     )
 
 
@@ -39,119 +54,101 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
     tar, image = containers.find_guest_image(site)
     tag = f"{IMAGE}:{image}"
     # A user of the docker group cannot make a bridge, but the daemon makes one of the same name for its network.
-    with (
-        host.forward(SOCKET) as socket,
-        guest_bridge.hold_bridge(host, site) if containers.is_root(host) else nullcontext(),
-    ):
-        client = _connect(socket)
+    with guest_bridge.hold_bridge(host, site) if containers.is_root(host) else nullcontext():
         try:
-            _remove(client)
-            try:
-                client.images.get(tag)
-            except ImageNotFound:
-                # The tar lies on the host already; the SDK would send it through the forwarded socket.
+            _remove(host)
+            if not host.run(("docker", "image", "inspect", tag), timeout_s=ANSWER_S).ok:
                 containers.check_output(host, ("docker", "import", tar, tag), timeout_s=containers.PROVISION_S)
-            container = _start(client, host, site, spec, tag, containers.choose_cpus(host, spec.limits))
-            folders = containers.find_cgroups(host, container.attrs["State"]["Pid"], container.id)
-            target = Target("server", host, ("docker", "exec", NAME), spec.address, _lifecycle(site, spec, tag, host))
+            server = _ask(host, "version")["Server"]
+            _make_network(host, site, spec, server["Version"])
+            container = _start(host, _create(site, spec, NAME, spec.address, tag, "--hostname", NAME))
+            folders = containers.find_cgroups(host, container["State"]["Pid"], container["Id"])
+            target = Target("server", host, ("docker", "exec", NAME), spec.address, _lifecycle(site, spec, tag))
             limits = containers.verify_limits(target, spec.limits, "docker")
-            switches = (container.pause, container.unpause)
+            switches = [partial(containers.check_output, host, ("docker", word, NAME)) for word in ("pause", "unpause")]
             pause, resume = containers.make_freezer(host, folders) if containers.is_root(host) else switches
-            facts = _facts(client, host, limits, folders, image)
+            facts = _facts(host, server, limits, folders, image)
             yield Deployment("docker", {"server": target}, facts, pause, resume, [(host, PARTS)])
-        except DockerException as error:
-            raise ProvisionError(f"docker on {host.name}: {error}") from error
         finally:
-            _remove(client)
+            _remove(host)
             if not containers.keeps_image(site):
-                _remove_images(client)
-            client.close()
+                _remove_images(host)
 
 
 def remove(host: Host) -> None:
     """Remove what deployments have made on the host, and what a killed one has left; images too."""
-    if not host.run(("docker", "version"), timeout_s=20).ok:
+    if not host.run(("docker", "version"), timeout_s=20).ok or _explain_elsewhere(host):
         return  # without its daemon, nothing of it runs
-    with host.forward(SOCKET) as socket:
-        client = _connect(socket)
-        try:
-            _remove(client)
-            _remove_images(client)
-        except DockerException as error:
-            raise ProvisionError(f"docker on {host.name}: {error}") from error
-        finally:
-            client.close()
+    _remove(host)
+    _remove_images(host)
 
 
-def _connect(socket: str) -> docker.DockerClient:
-    client = docker.DockerClient(base_url=f"unix://{socket}", timeout=CLIENT_S)
-    client.api.headers["Connection"] = "close"  # else each address it was asked for keeps an SSH session open
-    return client
+def _explain_elsewhere(host: Host) -> str | None:
+    """Return None, or that Docker's client on the host asks another daemon than the host's own."""
+    asked = host.run(("docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"), timeout_s=20)
+    if asked.stdout.decode().strip() in SOCKETS:
+        return None
+    return (
+        f"docker on {host.name} asks another daemon than {SOCKETS[0]}. Try: docker context use default, and unset "
+        "DOCKER_HOST"
+    )
 
 
-def _remove(client: docker.DockerClient) -> None:
-    """Remove every container and network that carries our label, and nothing else."""
-    ours = {"label": containers.LABEL}
-    for container in client.containers.list(all=True, filters=ours):
-        try:
-            if container.status == "paused":
-                container.unpause()
-            container.remove(force=True, v=True)
-        except NotFound:  # gone between the list and here
-            continue
-    for network in client.networks.list(filters=ours):
-        network.remove()
+def _ask(host: Host, *words: str) -> Any:
+    """Return what a command of Docker tells, all of it."""
+    return containers.read_json(host, ("docker", *words, "--format", "{{json .}}"), timeout_s=ANSWER_S)
 
 
-def _remove_images(client: docker.DockerClient) -> None:
+def _remove(host: Host) -> None:
+    containers.run_script(host, _REMOVE, containers.LABEL, timeout_s=ANSWER_S)
+
+
+def _remove_images(host: Host) -> None:
     """Remove what was imported as `IMAGE`, now or by a run that was killed, except what somebody's container is of."""
-    for tag in [tag for image in client.images.list(name=IMAGE) for tag in image.tags]:
-        if tag.startswith(f"{IMAGE}:"):
-            with suppress(APIError):
-                client.images.remove(tag)
+    listing = ("docker", "image", "ls", "--format", "{{.Repository}}:{{.Tag}}", IMAGE)
+    for tag in containers.check_output(host, listing, timeout_s=ANSWER_S).decode().split():
+        host.run(("docker", "image", "rm", tag), timeout_s=ANSWER_S)
 
 
-def _start(client: docker.DockerClient, host: Host, site: Site, spec: DeploySpec, tag: str, cpus: str) -> Any:
+def _make_network(host: Host, site: Site, spec: DeploySpec, version: str) -> None:
     network = guest_bridge.guest_network(site)
-    pool = IPAMPool(subnet=str(network), gateway=str(network[1]))
-    options = {
-        "com.docker.network.bridge.name": guest_bridge.BRIDGE,
-        "com.docker.network.bridge.enable_ip_masquerade": "false",
-    }
-    if int(client.version()["Version"].split(".")[0]) >= NO_ROUTING:
-        options["com.docker.network.bridge.gateway_mode_ipv4"] = "nat-unprotected"
-    client.networks.create(
-        NETWORK, driver="bridge", ipam=IPAMConfig(pool_configs=[pool]), labels={containers.LABEL: spec.session},
-        options=options,
-    )  # fmt: skip
-    limits = spec.limits
-    container = client.containers.create(
-        tag, ["sleep", "infinity"], name=NAME, hostname=NAME, init=True, labels={containers.LABEL: spec.session},
-        sysctls={"net.core.somaxconn": str(guest_bridge.listen_queue(host))},
-        cpuset_cpus=cpus, mem_limit=limits.memory_bytes, environment={"PATH": containers.PATH},
-        ulimits=[Ulimit(name="nofile", soft=limits.nofile, hard=limits.nofile)], network=NETWORK,
-        networking_config={NETWORK: client.api.create_endpoint_config(ipv4_address=spec.address)},
-    )  # fmt: skip
-    container.start()
-    container.reload()
-    if container.status != "running":
-        raise ProvisionError(f"docker: the container is {container.status}: {container.logs(tail=5)!r}")
-    return container
-
-
-def _lifecycle(site: Site, spec: DeploySpec, tag: str, host: Host) -> dict[str, tuple[str, ...]]:
-    limits = spec.limits
-    address = guest_bridge.spare_address(site)
+    options = {"name": guest_bridge.BRIDGE, "enable_ip_masquerade": "false"}
+    if int(version.split(".")[0]) >= NO_ROUTING:
+        options["gateway_mode_ipv4"] = "nat-unprotected"
     create = (
-        "docker", "run", "--detach", "--init", "--name", SPARE, "--label", f"{containers.LABEL}={spec.session}",
+        "docker", "network", "create", "--driver", "bridge", "--subnet", str(network), "--gateway", str(network[1]),
+        "--label", f"{containers.LABEL}={spec.session}",
+        *(f"--opt=com.docker.network.bridge.{key}={value}" for key, value in options.items()), NETWORK,
+    )  # fmt: skip
+    containers.check_output(host, create, timeout_s=ANSWER_S)
+
+
+def _create(site: Site, spec: DeploySpec, name: str, address: str, tag: str, *options: str) -> tuple[str, ...]:
+    """Return the command that makes and starts a container of this name at this address."""
+    host, limits = site.hosts["server"], spec.limits
+    return (
+        "docker", "run", "--detach", "--init", "--name", name, "--label", f"{containers.LABEL}={spec.session}",
         "--cpuset-cpus", containers.choose_cpus(host, limits), "--memory", str(limits.memory_bytes),
         "--ulimit", f"nofile={limits.nofile}:{limits.nofile}", "--env", f"PATH={containers.PATH}",
         "--sysctl", f"net.core.somaxconn={guest_bridge.listen_queue(host)}", "--network", NETWORK, "--ip", address,
-        "--mac-address", guest_bridge.derive_mac(address),
-        tag, "sleep", "infinity",
+        *options, tag, "sleep", "infinity",
     )  # fmt: skip
+
+
+def _start(host: Host, create: tuple[str, ...]) -> Any:
+    """Make and start the container that is measured; return what Docker tells of it."""
+    containers.check_output(host, create, timeout_s=ANSWER_S)
+    container = _ask(host, "inspect", "--type", "container", NAME)
+    if (status := container["State"]["Status"]) != "running":
+        logs = host.run(("docker", "logs", "--tail", "5", NAME), timeout_s=20)
+        raise ProvisionError(f"docker on {host.name}: the container is {status}: {logs.stdout + logs.stderr!r}")
+    return container
+
+
+def _lifecycle(site: Site, spec: DeploySpec, tag: str) -> dict[str, tuple[str, ...]]:
+    address = guest_bridge.spare_address(site)
     return {
-        "create": create,
+        "create": _create(site, spec, SPARE, address, tag, "--mac-address", guest_bridge.derive_mac(address)),
         "exec": ("docker", "exec", SPARE),
         "remove": ("docker", "rm", "--force", "--volumes", SPARE),
         "address": (address,),
@@ -159,14 +156,13 @@ def _lifecycle(site: Site, spec: DeploySpec, tag: str, host: Host) -> dict[str, 
 
 
 def _facts(
-    client: docker.DockerClient, host: Host, limits: dict[str, Any], folders: dict[str, str], image: str
+    host: Host, server: dict[str, Any], limits: dict[str, Any], folders: dict[str, str], image: str
 ) -> dict[str, Any]:
-    version, info = client.version(), client.info()
-    parts = {part["Name"]: part.get("Version") for part in version.get("Components", [])}
+    info = _ask(host, "info")
     return {
         "runs_on": f"Docker on {host.name}",
-        "version": version.get("Version"),
-        "components": parts,
+        "version": server["Version"],
+        "components": {part["Name"]: part.get("Version") for part in server.get("Components", [])},
         "image": image,
         "storage": info.get("Driver"),
         "cgroup_driver": info.get("CgroupDriver"),

@@ -1,7 +1,6 @@
-"""LXD and Incus, its fork: a system container made through pylxd and entered by the client; systemd is its init.
+"""LXD and Incus, its fork: a system container made and entered by the client; systemd is its init.
 
-Both have one API and one command line. Life cycle goes through the API on the daemon's unix socket, commands through
-its own client: the API's exec over web sockets cuts long output.
+Both have one API and one command line, which tells as JSON what there is.
 """
 
 from __future__ import annotations
@@ -15,22 +14,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import pylxd
-from pylxd.exceptions import LXDAPIException, NotFound
-from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
-
 from infrabench.core import Deployment, DeploySpec, Host, ProvisionError, Site, Target, wait
 from infrabench_platforms import containers, guest_bridge
 
 POOL = "infrabench"
 IMAGE = "infrabench-guest-"  # then its hash
 OURS = "made by infrabench"
+LABEL = f"user.{containers.LABEL}"
 READY_S = 30.0
+REMOVE_S = 20.0
 
 log = logging.getLogger(__name__)
 
 # $0: the client, which reads what the instance is to be from its input: YAML, and so JSON.
-_SPARE = 'printf %s "$3" | "$0" launch "$1" "$2" --no-profiles >/dev/null'
+_CREATE = 'printf %s "$3" | "$0" launch "$1" "$2" --no-profiles >/dev/null'
 
 # The removal is timed: whether there is something to remove is asked only where it failed.
 _REMOVE = """
@@ -66,7 +63,7 @@ class ContainerManager:
         host = site.hosts["server"]
         if reason := containers.explain_no_image(site) or containers.explain_missing(host, self.client, "ip"):
             return reason
-        return None if self.find_socket(host) else f"{self.title} does not run on {host.name}"
+        return self.explain_elsewhere(host) if self.is_running(host) else f"{self.title} does not run on {host.name}"
 
     @contextmanager
     def deploy(self, site: Site, spec: DeploySpec) -> Iterator[Deployment]:
@@ -74,115 +71,116 @@ class ContainerManager:
         host = site.hosts["server"]
         tar, image = containers.find_guest_image(site)
         alias = f"{IMAGE}{image}"
-        remote = self.find_socket(host)
-        if remote is None:
-            where = " and ".join(self.sockets)
-            raise ProvisionError(f"{self.title}'s socket is gone on {host.name}; looked for {where}")
         cgroups = guest_bridge.list_lxc_cgroups(self.instance, self.spare)
-        with host.forward(remote) as socket, guest_bridge.hold_bridge(host, site, cgroups):
-            client = self.connect(socket, host)
+        with guest_bridge.hold_bridge(host, site, cgroups):
+            server = self.wait_for_answer(host)
             try:
-                _remove(client)
-                _image(self, client, host, tar, image, alias)
-                try:
-                    client.storage_pools.get(POOL)
-                except NotFound:
-                    client.storage_pools.create({"name": POOL, "driver": "dir", "description": OURS})
+                _remove(self, host)
+                _import(self, host, tar, image, alias)
                 cpus = containers.choose_cpus(host, spec.limits)
                 # A bare number is read as a count of CPUs, a range as a set.
                 cpus = cpus if "-" in cpus or "," in cpus else f"{cpus}-{cpus}"
-                instance = client.instances.create(
-                    {
-                        "name": self.instance,
-                        "type": "container",
-                        "source": {"type": "image", "alias": alias},
-                        "profiles": [],
-                        **_describe_instance(site, spec, spec.address, cpus),
-                    },
-                    wait=True,
-                )
-                instance.start(wait=True)
-                folders = containers.find_cgroups(host, instance.state().pid, self.instance)
+                create = _create(self, site, spec, self.instance, spec.address, alias, cpus)
+                containers.check_output(host, create, timeout_s=containers.PROVISION_S)
+                state = _ask(self, host, "query", f"/1.0/instances/{self.instance}/state")
+                folders = containers.find_cgroups(host, state["pid"], self.instance)
                 lifecycle = _lifecycle(self, site, spec, alias, cpus)
                 target = Target("server", host, _enter(self, self.instance), spec.address, lifecycle)
                 limits = containers.verify_limits(target, spec.limits, self.name)
                 pause, resume = containers.make_freezer(host, folders)
-                facts = _facts(self, client, host, limits, folders, image)
+                facts = _facts(self, server["environment"], host, limits, folders, image)
                 yield Deployment(self.name, {"server": target}, facts, pause, resume, [(host, self.parts)])
-            except LXDAPIException as error:
-                raise ProvisionError(f"{self.name} on {host.name}: {error}") from error
             finally:
-                _remove(client)
+                _remove(self, host)
                 if not containers.keeps_image(site):
-                    _remove_images(self, client)
+                    _remove_images(self, host)
 
     def remove(self, host: Host) -> None:
         """Remove what deployments have made on the host, and what a killed one has left; images too."""
-        remote = self.find_socket(host)
-        if remote is None:
+        if not self.is_running(host) or self.explain_elsewhere(host):
             return  # without its daemon, nothing of it runs
-        with host.forward(remote) as socket:
-            client = self.connect(socket, host)
-            try:
-                _remove(client)
-            except LXDAPIException as error:
-                raise ProvisionError(f"{self.name} on {host.name}: {error}") from error
-            _remove_images(self, client)
+        self.wait_for_answer(host)
+        _remove(self, host)
+        _remove_images(self, host)
 
-    def find_socket(self, host: Host) -> str | None:
-        """Return where the daemon listens on the host; None where it does not run."""
-        test = 'for s; do [ -S "$s" ] && { echo "$s"; exit 0; }; done; exit 1'
-        result = host.run(("sh", "-c", test, "sh", *self.sockets), timeout_s=10)
-        return result.stdout.decode().strip() if result.ok else None
+    def is_running(self, host: Host) -> bool:
+        """Tell whether the daemon listens on the host."""
+        test = 'for s; do [ ! -S "$s" ] || exit 0; done; exit 1'
+        return host.run(("sh", "-c", test, "sh", *self.sockets), timeout_s=10).ok
 
-    def connect(self, socket: str, host: Host) -> pylxd.Client:
-        """Return a client of the daemon's API; `ProvisionError` when it does not answer."""
-        refused = pylxd.exceptions.ClientConnectionFailed
-        try:
-            client = wait.retry(lambda: pylxd.Client(endpoint=socket), refused, READY_S, pause_s=0.5)
-        except refused as error:
-            raise ProvisionError(f"{self.name} on {host.name} does not answer: {error}") from error
-        client.api.session.headers["Connection"] = "close"  # else each address it was asked for keeps an SSH session
-        return client
+    def explain_elsewhere(self, host: Host) -> str | None:
+        """Return None, or that the client on the host asks another server than the host's own."""
+        if host.run((self.client, "remote", "get-default"), timeout_s=20).stdout.decode().strip() == "local":
+            return None
+        return f"{self.client} on {host.name} asks another server. Try: {self.client} remote switch local"
+
+    def wait_for_answer(self, host: Host) -> Any:
+        """Return what the daemon tells of itself; `ProvisionError` when it does not answer."""
+        return wait.retry(lambda: _ask(self, host, "query", "/1.0"), ProvisionError, READY_S, pause_s=0.5)
 
 
-@retry(retry=retry_if_exception_type(LXDAPIException), stop=stop_after_delay(20), wait=wait_fixed(0.3), reraise=True)
-def _remove(client: pylxd.Client) -> None:
+def _ask(of: ContainerManager, host: Host, *words: str) -> Any:
+    return containers.read_json(host, (of.client, *words))
+
+
+def _list(of: ContainerManager, host: Host, *words: str) -> Any:
+    """Return what a command lists: without anything it may be null, for which ``query`` prints nothing at all."""
+    return _ask(of, host, *words, "--format", "json") or []
+
+
+def _list_images(of: ContainerManager, host: Host) -> dict[str, str]:
+    """Return alias -> fingerprint of the images that were imported, now or by a run that was killed."""
+    every = _list(of, host, "image", "list")
+    aliases = {alias["name"]: image["fingerprint"] for image in every for alias in image["aliases"]}
+    return {alias: fingerprint for alias, fingerprint in aliases.items() if alias.startswith(IMAGE)}
+
+
+def _find_pool(of: ContainerManager, host: Host) -> Any:
+    """Return what the daemon tells of the storage pool; None where there is none."""
+    every = _list(of, host, "storage", "list")
+    return next((pool for pool in every if pool["name"] == POOL), None)
+
+
+def _remove(of: ContainerManager, host: Host) -> None:
     """Remove every instance that carries our label, and nothing else.
 
     The daemon refuses while an earlier operation on the instance goes on, a start that failed for example: ask again
     then.
     """
-    for instance in client.instances.all(recursion=1):
-        if "user.infrabench" not in instance.config:
-            continue
-        if instance.status != "Stopped":
-            if instance.status == "Frozen":
-                instance.unfreeze(wait=True)
-            instance.stop(force=True, wait=True)
-        instance.delete(wait=True)
+
+    def remove_every() -> None:
+        # One column, for others make the client ask for the state of every instance.
+        for instance in _list(of, host, "list", "--columns", "n"):
+            if LABEL in instance["config"]:
+                if instance["status"] == "Frozen":
+                    containers.check_output(host, (of.client, "start", instance["name"]))  # thaws it
+                containers.check_output(host, (of.client, "delete", "--force", instance["name"]), timeout_s=60)
+
+    wait.retry(remove_every, ProvisionError, REMOVE_S, pause_s=0.3)
 
 
-def _remove_images(of: ContainerManager, client: pylxd.Client) -> None:
-    """Remove what was imported, now or by a run that was killed, and the storage pool, unless others use that."""
+def _remove_images(of: ContainerManager, host: Host) -> None:
+    """Remove what was imported, and the storage pool, unless others use that."""
     try:
-        for image in client.images.all():
-            if any(alias["name"].startswith(IMAGE) for alias in image.aliases):
-                image.delete(wait=True)
-        pool = client.storage_pools.get(POOL)
-        if pool.description == OURS and not pool.used_by:
-            pool.delete()
-    except NotFound:  # it came to nothing so early
-        return
-    except LXDAPIException as error:  # what was measured is as good as before
+        for fingerprint in {*_list_images(of, host).values()}:
+            containers.check_output(host, (of.client, "image", "delete", fingerprint), timeout_s=60)
+        pool = _find_pool(of, host)
+        if pool and pool["description"] == OURS and not pool["used_by"]:
+            containers.check_output(host, (of.client, "storage", "delete", POOL), timeout_s=60)
+    except ProvisionError as error:  # what was measured is as good as before
         log.warning(
             "%s keeps what was imported: %s. Try: %s image list; %s storage delete %s",
             of.title, error, of.client, of.client, POOL,
         )  # fmt: skip
 
 
-def _image(of: ContainerManager, client: pylxd.Client, host: Host, tar: str, image: str, alias: str) -> None:
-    if client.images.exists(alias, alias=True):
+def _import(of: ContainerManager, host: Host, tar: str, image: str, alias: str) -> None:
+    """Import the image, and make the storage pool, where they are not there."""
+    if not _find_pool(of, host):
+        pool = json.dumps({"name": POOL, "driver": "dir", "description": OURS})
+        create = (of.client, "query", "--wait", "--request", "POST", "--data", pool, "/1.0/storage-pools")
+        containers.check_output(host, create, timeout_s=60)
+    if alias in _list_images(of, host):
         return
     # A tar that tells what kind of image the guest is.
     text = b"architecture: x86_64\ncreation_date: 1700000000\nproperties: {description: guest}\ntemplates: {}\n"
@@ -218,7 +216,7 @@ def _describe_instance(site: Site, spec: DeploySpec, address: str, cpus: str) ->
             "limits.kernel.nofile": str(limits.nofile),
             **sysctl,
             "raw.lxc": "\n".join(raw),
-            "user.infrabench": spec.session,
+            LABEL: spec.session,
             "boot.autostart": "false",
         },
         "devices": {
@@ -235,13 +233,19 @@ def _enter(of: ContainerManager, name: str) -> tuple[str, ...]:
     return (of.client, "exec", name, "-T", "-n", "--env", f"PATH={containers.PATH}", "--")
 
 
+def _create(
+    of: ContainerManager, site: Site, spec: DeploySpec, name: str, address: str, alias: str, cpus: str
+) -> tuple[str, ...]:  # fmt: skip
+    """Return the command that makes and starts an instance of this name at this address."""
+    return ("sh", "-c", _CREATE, of.client, alias, name, json.dumps(_describe_instance(site, spec, address, cpus)))
+
+
 def _lifecycle(
     of: ContainerManager, site: Site, spec: DeploySpec, alias: str, cpus: str
 ) -> dict[str, tuple[str, ...]]:  # fmt: skip
     address = guest_bridge.spare_address(site)
-    instance = json.dumps(_describe_instance(site, spec, address, cpus))
     return {
-        "create": ("sh", "-c", _SPARE, of.client, alias, of.spare, instance),
+        "create": _create(of, site, spec, of.spare, address, alias, cpus),
         "exec": _enter(of, of.spare),
         "remove": ("sh", "-c", _REMOVE, of.client, of.spare),
         "address": (address,),
@@ -249,9 +253,9 @@ def _lifecycle(
 
 
 def _facts(
-    of: ContainerManager, client: pylxd.Client, host: Host, limits: dict[str, Any], folders: dict[str, str], image: str
-) -> dict[str, Any]:
-    environment = client.host_info["environment"]
+    of: ContainerManager, environment: dict[str, Any], host: Host, limits: dict[str, Any], folders: dict[str, str],
+    image: str,
+) -> dict[str, Any]:  # fmt: skip
     return {
         "runs_on": f"{of.title} on {host.name}",
         "version": environment.get("server_version"),

@@ -8,7 +8,6 @@ beforehand (``--network ns:PATH``): a veth on the bridge that every system has.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -161,8 +160,8 @@ def _create(site: Site, spec: DeploySpec, name: str, address: str, tag: str, run
 
 
 def _facts(host: Host, limits: dict[str, Any], folders: dict[str, str], image: str, runtime: str) -> dict[str, Any]:
+    info = containers.read_json(host, (*PODMAN, "info", "--format", "json"))
     try:
-        info = json.loads(containers.check_output(host, (*PODMAN, "info", "--format", "json")))
         return {
             "runs_on": f"Podman on {host.name}",
             "version": info["version"]["Version"],
@@ -185,5 +184,5 @@ def _facts(host: Host, limits: dict[str, Any], folders: dict[str, str], image: s
             "limits": limits,
             "cgroups": containers.list_cgroups(folders),
         }
-    except (ValueError, KeyError) as error:
+    except KeyError as error:
         raise ProvisionError(f"podman on {host.name}: its description of itself lacks {error}") from error

@@ -22,7 +22,7 @@ from tests.support.places import PLATFORMS, ROOT, SELFCHECK
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 STUDIES = ["containers", "cnis", "runtimes", "storage"]
 FORBIDDEN = (ast.FunctionDef, ast.ClassDef, ast.Lambda, ast.Try, ast.For, ast.While)
-NOT_HERE = {"subprocess", "os", "re", "fabric", "docker", "pylxd", "time", "warnings"}
+NOT_HERE = {"subprocess", "os", "re", "fabric", "time", "warnings"}
 
 
 def test_there_is_a_notebook_for_every_study() -> None:

@@ -1,16 +1,10 @@
-"""The local host: limits, variables, streams, files. Channels of SSH whose output comes late, and forwarded sockets."""
+"""The local host: limits, variables, streams, files. Channels of SSH whose output comes late."""
 
 from __future__ import annotations
 
 import os
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +13,6 @@ from infrabench.core import CommandFailed, SiteError, Target, wait
 from infrabench.machines.hosts import host as hosts
 from infrabench.machines.hosts import ssh_channel
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.machines.hosts.ssh_channel import FOLDER, forward_socket
 from infrabench_selfcheck import overhead
 from tests.support.fakes import SCRIPTS, MemoryHost
 from tests.unit.test_memory_host import said
@@ -110,57 +103,3 @@ def test_output_that_comes_just_after_a_silent_wait_is_not_lost() -> None:
     out = bytearray()
     assert ssh_channel.drain(LateChannel(), out, bytearray(), time.monotonic() + 5)
     assert out == b"the end\n"
-
-
-KILLED = """
-import os
-from infrabench.machines.hosts.ssh_channel import forward_socket
-with forward_socket(lambda: None) as local:
-    os.kill(os.getpid(), 9)
-"""
-
-
-@pytest.fixture
-def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as folder:  # a short path: that of a socket has at most 107 bytes
-        monkeypatch.setenv("TMPDIR", folder)
-        monkeypatch.setattr(tempfile, "tempdir", None)
-        yield Path(folder)
-
-
-class Echo:
-    """A channel that sends back what it is sent."""
-
-    def __init__(self) -> None:
-        self.here, self.there = socket.socketpair()
-        self.settimeout, self.recv, self.sendall = self.here.settimeout, self.there.recv, self.here.sendall
-
-    def shutdown_write(self) -> None:
-        self.here.shutdown(socket.SHUT_WR)
-
-
-def test_each_connection_to_a_forwarded_socket_has_a_channel_and_its_end_is_passed_on(home: Path) -> None:
-    with forward_socket(Echo) as local:
-        for words in (b"one", b"two" * 100_000):
-            with socket.socket(socket.AF_UNIX) as client:
-                client.connect(local)
-                client.settimeout(20)
-                client.sendall(words)
-                client.shutdown(socket.SHUT_WR)
-                received = b""
-                while chunk := client.recv(1 << 16):
-                    received += chunk
-                assert received == words
-    assert list(home.iterdir()) == []
-
-
-def test_a_socket_that_a_killed_process_left_is_removed_and_one_that_is_used_is_not(home: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", KILLED], timeout=60)
-    assert done.returncode == -signal.SIGKILL
-    (left,) = home.glob(f"{FOLDER}*")
-    with forward_socket(Echo) as used:
-        assert not left.exists()
-        with forward_socket(Echo) as other:
-            assert os.path.exists(used)
-            assert os.path.exists(other)
-    assert list(home.iterdir()) == []

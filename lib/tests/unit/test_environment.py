@@ -17,7 +17,7 @@ from tests.support.places import ROOT, TESTS
 
 OWN = "infrabench["  # an extra of ours that takes another one in
 # conda-forge's name where it is not PyPI's.
-CONDA = {"docker-py": "docker", "matplotlib-base": "matplotlib"}
+CONDA = {"matplotlib-base": "matplotlib"}
 
 
 def _project() -> dict[str, Any]:

@@ -49,7 +49,7 @@ from infrabench.machines.hosts import parallel
 from infrabench.machines.hosts.remote_shell import probe
 from infrabench.machines.sites import redaction
 
-OF_SUITE = ("infrabench", "fabric", "paramiko", "docker", "pylxd", "numpy")  # packages
+OF_SUITE = ("infrabench", "fabric", "paramiko", "numpy")  # packages
 TIMEOUT_S = 90.0  # of one place, the largest programs of a cluster on a slow disk included
 # Needs a POSIX shell alone, for pods have no Python: $1 says whether packages are asked for, programs follow. A name
 # with a slash is a file, or a pattern of files, and is called by the last part of its path, or by what stands before =.
@@ -113,7 +113,7 @@ def of_suite() -> dict[str, Any]:
     for package in OF_SUITE:
         try:
             versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:  # an SDK that this machine can do without
+        except metadata.PackageNotFoundError:  # our own files, where they are not installed
             versions[package] = None
     total = sha256()  # over our Python files: tells two states apart also where there is no commit
     for source, name in registry.packages().items():

@@ -166,11 +166,6 @@ class LocalHost:
         if not result.ok:
             raise CommandFailed(result, self.name)
 
-    @contextmanager
-    def forward(self, socket_path: str) -> Iterator[str]:
-        """Yield `socket_path` itself: it is already here."""
-        yield socket_path
-
     def close(self) -> None:
         """Nothing is held open."""
 
@@ -404,13 +399,6 @@ class SSHHost:
         if not result.ok:
             raise CommandFailed(result, self.name)
         return result.stdout
-
-    @contextmanager
-    def forward(self, socket_path: str) -> Iterator[str]:
-        """Yield a local unix socket; each connection to it is relayed to `socket_path` over the one SSH connection."""
-        command = "exec " + shlex.join(("python3", "-c", ssh_channel.FAR_END, socket_path))
-        with ssh_channel.forward_socket(lambda: self._channel(command)) as local:
-            yield local
 
     def close(self) -> None:
         """End its connections."""

@@ -15,9 +15,9 @@ import pytest
 from infrabench import registry
 from infrabench.core import DeploySpec, Limits, ProvisionError, Target
 from infrabench_platforms import containers, guest_bridge
-from infrabench_platforms.systems import lxc, lxd, native, podman
+from infrabench_platforms.systems import docker, lxc, lxd, native, podman
 from tests.support.checks import check_each
-from tests.support.cluster_fakes import Scripted
+from tests.support.cluster_fakes import Scripted, answers
 
 SPEC = DeploySpec("s", Limits(), "198.18.64.13")
 
@@ -96,6 +96,92 @@ def test_a_throw_away_instance_of_lxd_takes_one_call_and_is_as_the_one_measured(
     assert spare == own
 
 
+LXD = lxd.FAMILY["lxd"]
+OURS, THEIRS = ({"name": name, "config": label} for name, label in (("infrabench-lxd", {lxd.LABEL: "s"}), ("web", {})))
+
+
+def test_of_lxd_what_carries_our_label_is_removed_and_what_is_frozen_thawed_first() -> None:
+    for status, calls in (("Running", []), ("Frozen", [("lxc", "start", "infrabench-lxd")])):
+        host = Scripted(answers({"list": [{**each, "status": status} for each in (THEIRS, OURS)]}))
+        lxd._remove(LXD, host)
+        assert host.asked[1:] == [*calls, ("lxc", "delete", "--force", "infrabench-lxd")]
+
+
+def test_a_daemon_that_refuses_a_removal_is_asked_again_and_what_stays_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        if "list" in argv:
+            return 0, json.dumps([{**OURS, "status": "Running"}]).encode()
+        return int(sum("delete" in each for each in host.asked) < 3), b"is busy"
+
+    host = Scripted(refuse)
+    lxd._remove(LXD, host)
+    assert sum("delete" in each for each in host.asked) == 3
+    host = Scripted(refuse)
+    monkeypatch.setattr(lxd, "REMOVE_S", 0.0)
+    with pytest.raises(ProvisionError, match=r"lxc delete --force infrabench-lxd on node exited with 1 .*: is busy"):
+        lxd._remove(LXD, host)
+
+
+def test_a_daemon_that_does_not_answer_is_waited_for_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Scripted(lambda argv, stdin: (int(len(host.asked) < 2), b'{"environment": {}}'))
+    assert LXD.wait_for_answer(host) == {"environment": {}}
+    monkeypatch.setattr(lxd, "READY_S", 0.0)
+    with pytest.raises(ProvisionError, match=r"lxc query /1\.0 on node exited with 1 .*: connection refused"):
+        LXD.wait_for_answer(Scripted(lambda argv, stdin: (1, b"connection refused")))
+
+
+def test_what_is_no_json_is_told_with_its_command() -> None:
+    host = Scripted(lambda argv, stdin: (0, b"| NAME | STATE |"))
+    with pytest.raises(ProvisionError, match=r"lxc list --format json on node printed no JSON .*NAME"):
+        containers.read_json(host, ("lxc", "list", "--format", "json"))
+
+
+def test_a_throw_away_container_of_docker_is_as_the_one_measured() -> None:
+    lab = site(Scripted(lambda argv, stdin: (0, b"4096")))
+    own = docker._create(lab, SPEC, docker.NAME, SPEC.address, "guest:1", "--hostname", docker.NAME)
+    spare, address = docker._lifecycle(lab, SPEC, "guest:1")["create"], guest_bridge.spare_address(lab)
+    mac = guest_bridge.derive_mac(address)
+    differ = [pair for pair in zip(own, spare, strict=True) if len({*pair}) > 1]
+    assert differ == [
+        (docker.NAME, docker.SPARE), (SPEC.address, address), ("--hostname", "--mac-address"), (docker.NAME, mac),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "is_said"), [("20.10.24+dfsg1", False), ("27.5.1", False), ("28.0.4", True)])
+def test_a_docker_that_drops_what_others_route_is_told_not_to(version: str, is_said: bool) -> None:
+    host = Scripted()
+    docker._make_network(host, site(host), SPEC, version)
+    (create,) = host.asked
+    assert ("--opt=com.docker.network.bridge.gateway_mode_ipv4=nat-unprotected" in create) is is_said
+
+
+def test_a_container_of_docker_that_ended_at_once_is_told_with_what_it_said() -> None:
+    told = {"inspect": {"State": {"Status": "exited", "Pid": 0}}, "logs": "exec sleep: not found"}
+    with pytest.raises(ProvisionError, match=r"docker on node: the container is exited: .*exec sleep: not found"):
+        docker._start(Scripted(answers(told)), ("docker", "run"))
+
+
+@pytest.mark.parametrize(
+    ("fails", "said"),
+    [("", None), ("ps", "no daemon"), ("rm", "infrabench-docker is still there"), ("network ls", "no daemon"),
+     ("network rm", "no daemon"), ("unpause", None)],
+)  # fmt: skip
+def test_what_docker_does_not_remove_is_an_error(fails: str, said: str | None, tmp_path: Path) -> None:
+    (tmp_path / "docker").write_text(f"""#!/bin/sh
+case "$*" in "{fails or "-"}"*) echo no daemon >&2; exit 1 ;; esac
+case "$*" in *--format*) echo infrabench-docker is still there ;; *--quiet*) echo 0f ;; *) echo "$*" >>log ;; esac
+""")
+    (tmp_path / "docker").chmod(0o755)
+    argv, env = ("/bin/sh", "-c", docker._REMOVE, "sh", containers.LABEL), {"PATH": str(tmp_path)}
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode == 0, (said or "") in done.stderr) == (said is None, True)
+    if not fails:
+        calls = ["unpause 0f", "rm --force --volumes 0f", "network rm 0f"]
+        assert (tmp_path / "log").read_text().splitlines() == calls
+
+
 def bare(folder: Path) -> Scripted:
     """Return a host without any engine: scripts find usual programs, and nothing of what they are to remove."""
     folder.mkdir()
@@ -116,6 +202,27 @@ def test_what_an_engine_leaves_is_removed_from_a_host_without_the_engine_too(tmp
     engines = [name for name in registry.names("systems") if hasattr(registry.system(name), "remove")]
     assert {*engines} >= {"docker", "incus", "lxc", "lxd", "native", "podman"}
     check_each(lambda name: registry.system(name).remove(bare(tmp_path / name)), engines)
+
+
+@pytest.mark.parametrize(
+    ("module", "asked", "own", "other"),
+    [
+        (docker, "context inspect", "unix:///var/run/docker.sock\n", "tcp://198.51.100.7:2376\n"),
+        (LXD, "remote get-default", "local\n", "far\n"),
+    ],
+)
+def test_an_engine_whose_client_asks_another_machine_is_not_used_and_nothing_there_removed(
+    module: Any, asked: str, own: str, other: str
+) -> None:
+    here, elsewhere = (
+        Scripted(answers({asked: answer, "list": [], "query": {}, "id -u": "0"})) for answer in (own, other)
+    )
+    image = {"guest_image": {"hash": "0", "tar": "x"}}
+    assert module.supported(SimpleNamespace(facts=image, hosts={"server": here})) is None
+    assert "Try: " in module.supported(SimpleNamespace(facts=image, hosts={"server": elsewhere}))
+    elsewhere.asked.clear()
+    module.remove(elsewhere)
+    assert not [argv for argv in elsewhere.asked if {"rm", "delete", "list", "ls"} & {*argv} or "rm" in argv[-1]]
 
 
 @pytest.mark.parametrize(
@@ -165,3 +272,38 @@ def test_native_leaves_no_file_that_a_workload_has_made_on_the_host(
     with pytest.raises(KeyboardInterrupt):
         interrupt()
     assert list(tmp_path.iterdir()) == [other]
+
+
+def test_docker_is_left_without_what_was_imported() -> None:
+    told = {"image ls": "infrabench/guest:1\ninfrabench/guest:2\n", "guest:1": (1, "conflict: somebody's is of it")}
+    host = Scripted(answers(told))
+    docker._remove_images(host)
+    listing, *removals = host.asked
+    assert listing[-1] == docker.IMAGE
+    assert removals == [("docker", "image", "rm", f"infrabench/guest:{each}") for each in (1, 2)]
+
+
+def pool(**more: object) -> dict[str, object]:
+    return {"name": lxd.POOL, "description": lxd.OURS, "used_by": [], **more}
+
+
+@pytest.mark.parametrize(
+    ("pools", "removed"),
+    [
+        ([pool()], [lxd.POOL]), ([pool(used_by=["/1.0/instances/web"])], []), ([pool(description="")], []),
+        ([pool(name="mine")], []), ([], []), (None, []),
+    ],
+)  # fmt: skip
+def test_lxd_is_left_without_what_was_imported(pools: list[object] | None, removed: list[str]) -> None:
+    names = {"0a": ["infrabench-guest-1"], "0b": ["infrabench-of-mine"], "0c": []}
+    images = [{"fingerprint": each, "aliases": [{"name": name} for name in some]} for each, some in names.items()]
+    host = Scripted(answers({"image list": images, "storage list": pools}))
+    lxd._remove_images(lxd.FAMILY["lxd"], host)
+    assert [argv[-1] for argv in host.asked if "delete" in argv] == ["0a", *removed]
+
+
+def test_what_lxd_does_not_let_go_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    host = Scripted(answers({"image list": [], "storage list": [pool()], "storage delete": (1, "busy")}))
+    lxd._remove_images(lxd.FAMILY["lxd"], host)
+    assert "LXD keeps what was imported: lxc storage delete infrabench on node" in caplog.text
+    assert "busy" in caplog.text
