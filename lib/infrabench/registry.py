@@ -3,8 +3,8 @@
 ``sysbench-cpu`` is ``workloads/sysbench_cpu.py``; the systems are in the package `PLATFORMS`, where that is installed.
 Plug-ins that differ in a word or two may share a file: it defines `FAMILY`, a dictionary with their names as literal
 keys, whose values have what a module would have. Names come from listing files, so asking which plug-ins there are
-imports none of them, and no SDK is needed until a system is used. Folders named in the environment variable
-``INFRABENCH_PLUGINS`` hold more of them, laid out alike: ``FOLDER/workloads/mine.py``.
+imports none of them. Folders named in the environment variable ``INFRABENCH_PLUGINS`` hold more of them, laid out
+alike: ``FOLDER/workloads/mine.py``.
 
 An error while a plug-in is imported is the plug-in's own and reaches the caller as it is: it never turns into
 "unknown".
