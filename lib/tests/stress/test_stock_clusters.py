@@ -48,7 +48,7 @@ def inventory(project: Path) -> Iterator[Path]:
     [
         ("runtimes", "containerd-runc", "pods-sysbench-cpu", ("pods=4",)),  # as many as there is memory for
         ("runtimes", "crio-runc", "pods-sysbench-cpu", ("pods=4",)),
-        ("cnis", "flannel", "iperf3", ("protocol=tcp", "rate_bit_per_s=0", "placement=two-nodes")),
+        ("cnis", "flannel", "iperf3", ("protocol=tcp", "rate_bit_per_s=0", "placement=two-nodes", "seconds=5")),
     ],
 )
 def test_a_cluster_is_made_of_stock_machines_and_leaves_them_as_they_were(
