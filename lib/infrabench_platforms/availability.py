@@ -88,7 +88,11 @@ class LabAhead:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        return {"guest_image": {"hash": "", "tar": ""}, "guest_network": str(GUESTS_NET)}
+        return {"guest_network": str(GUESTS_NET)}
+
+    def guest_image(self) -> Mapping[str, str]:
+        """Return one without a name: the lab makes its image itself."""
+        return {"hash": "", "tar": ""}
 
     def machines(self, name: str, tools: tuple[str, ...], workers: int = 2) -> AbstractContextManager[Machines]:
         """Raise `Enough`, or `NotRunnable` with what stands against machines for a cluster."""

@@ -190,9 +190,11 @@ def explain_no_image(site: Site) -> str | None:
 
         return containers.explain_no_image(site) or containers.explain_missing(host, *NEEDS["server"])
     """
-    if site.facts.get("guest_image"):
-        return None
-    return f"no guest image: {site.facts.get('guest_image_reason', 'this site makes none')}"
+    try:
+        site.guest_image()
+    except NotRunnable as error:
+        return str(error)
+    return None
 
 
 def find_guest_image(site: Site) -> tuple[str, str]:
@@ -203,9 +205,7 @@ def find_guest_image(site: Site) -> tuple[str, str]:
         tar, image = containers.find_guest_image(site)
         containers.check_output(host, ("podman", "import", tar, f"infrabench/guest:{image}"))
     """
-    if reason := explain_no_image(site):
-        raise NotRunnable(reason)
-    image = site.facts["guest_image"]
+    image = site.guest_image()
     return image["tar"], image["hash"]
 
 

@@ -159,6 +159,10 @@ class Site(Protocol):
     with `client`, there is a second host for the store's client, where the site has one.
     Both raise `NotRunnable` where the site has none.
 
+    `guest_image` returns hash and path on the server of the image that containers' guests are made from (``hash``,
+    ``tar``). It is made and brought there when somebody asks for the first time, and a fact of the site from then on;
+    `NotRunnable` says why there is none.
+
     `version` gives the site as a version of a system finds it: its ``server`` is a host that has this version. It
     raises `NotRunnable` where there is none.
     """
@@ -166,12 +170,14 @@ class Site(Protocol):
     name: str
     kind: Literal["lab", "local", "inventory", "kubeconfig"]
     hosts: Mapping[str, Host]  # role -> host; `server` always, `client` when there is another
-    facts: Mapping[str, Any]  # what the site knows of itself (guest image path and hash, bridge, ...)
+    facts: Mapping[str, Any]  # what the site knows of itself (nodes, network of guests, ...)
     private: Mapping[str, str]  # what no session may hold (addresses of its machines) -> what it says there instead
     checks: Sequence[Callable[[], None]]  # before each block: they raise `SiteError` where it must not be measured on
 
     def machines(self, name: str, tools: tuple[str, ...], workers: int = 2) -> AbstractContextManager[Machines]: ...
 
     def store(self, name: str, need_bytes: int, client: bool = False) -> AbstractContextManager[Machines]: ...
+
+    def guest_image(self) -> Mapping[str, str]: ...
 
     def version(self, system: str, version: str) -> AbstractContextManager[Site]: ...

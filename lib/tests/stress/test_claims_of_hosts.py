@@ -169,7 +169,6 @@ def test_nobody_holds_a_host_by_what_he_leaves_there(tmp_path: Path, monkeypatch
 
 
 def test_a_site_is_claimed_for_a_session_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("infrabench_platforms.provider.guest_image", lambda *_: {"guest_image": None})
     monkeypatch.setattr(claims, "WAIT_S", 0.0)
     with ssh_server.serving(tmp_path) as login:
         inventory = tmp_path / "hosts.yml"

@@ -26,6 +26,7 @@ from infrabench.experiment.execution.runner import LookAt
 from infrabench.experiment.provenance import collect
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.sites.site import OpenSite
 from infrabench_platforms.lab import go_tools
 from tests.support.scripts import write_program
 
@@ -55,6 +56,8 @@ class FakeSite:
     kind: str = "inventory"
     private: dict[str, str] = field(default_factory=dict)
     checks: list[Callable[[], None]] = field(default_factory=list)
+    imager: None = None
+    guest_image = OpenSite.guest_image
 
 
 def fake_site(host: Host | None = None, **facts: Any) -> FakeSite:

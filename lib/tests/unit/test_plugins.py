@@ -91,7 +91,7 @@ def test_an_engine_says_why_it_cannot_run() -> None:
 
     def check(name: str) -> None:
         supported = registry.system(name).supported
-        without = supported(fake_site(guest_image_reason="no root"))  # type: ignore[arg-type]
+        without = supported(fake_site(guest_image=None, guest_image_reason="no root"))  # type: ignore[arg-type]
         bare = supported(fake_site(BareHost("bare"), guest_image=image))  # type: ignore[arg-type]
         if name == "native":
             assert (without, bare) == (None, None)

@@ -15,6 +15,7 @@ import yaml
 from infrabench.core import CommandFailed, Host, NotRunnable, SiteError
 from infrabench.machines.sites.inventory import Inventory, Teams, open_hosts, private
 from infrabench.machines.sites.site import check_range, name_and_kind, open_site, read_file
+from infrabench_platforms import containers
 from tests.support.cluster_fakes import Scripted
 from tests.support.scripts import write_program
 from tests.support.ssh_server import Login, serving
@@ -212,14 +213,44 @@ def test_what_openssh_is_told_of_a_host_is_no_part_of_the_inventory_and_said(
 
 @pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="not run: this kernel has no IPv6")
 @pytest.mark.parametrize("address", ["::1", "0:0:0:0:0:0:0:1", "0::0001"])
-def test_a_host_is_reached_by_ipv6_in_every_form(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infrabench_platforms.provider.guest_image", lambda say: {"guest_image": None})
+def test_a_host_is_reached_by_ipv6_in_every_form(address: str, tmp_path: Path) -> None:
     with (
         serving(tmp_path, address="::1") as login,
         open_site(_written(tmp_path, _of_one(login, address=address))) as site,
     ):
         assert site.hosts["server"].run(("echo", "here"), timeout_s=10).stdout == b"here\n"
         assert site.private["::1"] == "server"
+
+
+@pytest.mark.parametrize("reason", ["", "it cannot be made by this user here: no mmdebstrap"])
+def test_the_guest_image_is_made_and_brought_when_somebody_asks_and_once(
+    reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pods and stores have none: a study of theirs does not wait for it."""
+    made, tar = list[str](), tmp_path / "rootfs.tar"
+    tar.write_bytes(b"an image")
+    monkeypatch.setattr("infrabench.machines.host_cache.FOLDER", str(tmp_path / "cache"))
+
+    def make_image(*_: object) -> dict[str, object]:
+        made.append("image")
+        if reason:
+            return {"guest_image": None, "guest_image_reason": reason}
+        return {"guest_image": {"hash": "0123", "tar": str(tar)}}
+
+    monkeypatch.setattr("infrabench_platforms.provider.guest_image", make_image)
+    with serving(tmp_path) as login:
+        for spec in ("local", str(_written(tmp_path, _of_one(login)))):
+            said = list[str]()
+            with open_site(spec, said.append) as site:
+                assert (made, said) == ([], [])
+                for _ in range(2):
+                    told = containers.explain_no_image(site)
+                    assert told == (f"no guest image: {reason}" if reason else None)
+                if not reason:
+                    path, digest = containers.find_guest_image(site)
+                    assert (Path(path).read_bytes(), digest) == (b"an image", "0123")
+                    assert said == ([] if spec == "local" else ["Copying the guest image to server"])
+            assert made.pop() == "image"
 
 
 def test_where_no_lab_can_be_other_sites_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

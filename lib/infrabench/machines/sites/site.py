@@ -57,9 +57,10 @@ class OpenSite:
     name: str
     kind: Literal["lab", "local", "inventory", "kubeconfig"]
     hosts: Mapping[str, Host]
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
     maker: Callable[[str, tuple[str, ...], int], AbstractContextManager[Machines]] | None = None
     storer: Callable[[str, int, bool], AbstractContextManager[Machines]] | None = None
+    imager: Callable[[], Mapping[str, Any]] | None = None
     private: Mapping[str, str] = field(default_factory=dict)
     versioner: Callable[[Site, str, str], AbstractContextManager[Site]] | None = None
     checks: Sequence[Callable[[], None]] = ()
@@ -78,6 +79,18 @@ class OpenSite:
         if self.storer is None:
             raise NotRunnable(f"site {self.name} has no host for a storage system")
         return self.storer(name, need_bytes, client)
+
+    def guest_image(self) -> Mapping[str, str]:
+        """Return hash and path of the guest image, made first where nobody has asked yet; `NotRunnable`: there is none.
+
+        A reason stays as well: making one that failed takes a minute, and would fail for the next engine too.
+        """
+        if "guest_image" not in self.facts:
+            none = {"guest_image": None, "guest_image_reason": "this site makes none"}
+            self.facts.update(none if self.imager is None else self.imager())
+        if self.facts["guest_image"] is None:
+            raise NotRunnable(f"no guest image: {self.facts['guest_image_reason']}")
+        return self.facts["guest_image"]
 
     def version(self, system: str, version: str) -> AbstractContextManager[Site]:
         """Return a context with the site as a version of a system finds it; `NotRunnable` where it has one alone."""
@@ -161,8 +174,8 @@ def read_file(spec: str | Path) -> Inventory | Kubeconfig:
 def open_local(say: Say = log.info, make: bool = True) -> OpenSite:
     """Return the site `local`; unless `make`, without its guest image where that is still to be made."""
     platforms, here = find_platforms(), LocalHost()
-    facts = {"guest_network": str(GUEST_NETWORK), **platforms.guest_image(say, make)}
-    return OpenSite("local", "local", {"server": here}, facts, storer=partial(platforms.open_store, here, None))
+    store, image = partial(platforms.open_store, here, None), partial(platforms.guest_image, say, make)
+    return OpenSite("local", "local", {"server": here}, {"guest_network": str(GUEST_NETWORK)}, None, store, image)
 
 
 @contextmanager
@@ -191,23 +204,26 @@ def _open_remote(inventory: Inventory, say: Say, holder: claims.Holder | None) -
                 raise SiteError(f"{host.name}: python3 does not run there. Install it on the host.")
             private = dict.fromkeys(json.loads(own.stdout), host.name) | private
             check_range(host, inventory.guest_network)
-        facts = find_platforms().guest_image(say)
-        if facts["guest_image"]:
-            facts = {"guest_image": _upload_image(hosts["server"], facts["guest_image"], say)}
         if "client" in hosts:
             stack.enter_context(open_route(hosts["client"], hosts["server"], network, say))
         teams = inventories.Teams(inventory, say, holder, checks)
         store = partial(find_platforms().open_store, hosts["server"], hosts.get("client"))
-        facts = {"guest_network": network, **facts}
-        yield OpenSite(inventory.name, "inventory", hosts, facts, teams.machines, store, private, checks=checks)
+        image = partial(_upload_image, hosts["server"], say)
+        facts = {"guest_network": network}
+        yield OpenSite(inventory.name, "inventory", hosts, facts, teams.machines, store, image, private, checks=checks)
 
 
-def _upload_image(host: Host, image: Mapping[str, str], say: Say) -> dict[str, str]:
-    tar, name = Path(image["tar"]), f"guest-{image['hash']}.tar"
+def _upload_image(host: Host, say: Say) -> Mapping[str, Any]:
+    """Return the facts of the guest image on the host, copied there from this machine where it is not there yet."""
+    facts = find_platforms().guest_image(say)
+    if facts["guest_image"] is None:
+        return facts
+    digest, tar = facts["guest_image"]["hash"], Path(facts["guest_image"]["tar"])
+    name = f"guest-{digest}.tar"
     if not host_cache.verify_copy(host, tar, name):
         say(f"Copying the guest image to {host.name}")
         host_cache.copy(host, tar, name)
-    return {"hash": image["hash"], "tar": f"{host_cache.FOLDER}/{name}"}
+    return {"guest_image": {"hash": digest, "tar": f"{host_cache.FOLDER}/{name}"}}
 
 
 def check_range(host: Host, network: IPv4Network) -> None:

@@ -52,7 +52,7 @@ def test_what_a_killed_session_left_is_removed_and_nothing_stays(name: str, lab_
 @pytest.mark.parametrize("name", ["docker", "podman"])
 def test_what_is_not_ours_is_not_touched(name: str, lab_site: Site) -> None:
     host = lab_site.hosts["server"]
-    tag = f"infrabench/guest:{lab_site.facts['guest_image']['hash']}"
+    tag = f"infrabench/guest:{lab_site.guest_image()['hash']}"
     with registry.system(name).deploy(lab_site, SPEC):
         pass
     other = host.run((name, "run", "-d", "--name", "keep", "--network", "none", tag, "sleep", "600"), timeout_s=30)

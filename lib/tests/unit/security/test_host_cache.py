@@ -17,8 +17,10 @@ NAME = "guest-0123.tar"
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
+    image = {"guest_image": {"hash": "0123", "tar": str(source)}}
+    monkeypatch.setattr("infrabench_platforms.provider.guest_image", lambda say: image)
     monkeypatch.setattr(host_cache, "FOLDER", str(folder))
     return folder
 
@@ -30,17 +32,17 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-def _upload(source: Path) -> list[str]:
+def _upload() -> list[str]:
     said: list[str] = []
-    site._upload_image(LocalHost("server"), {"hash": "0123", "tar": str(source)}, said.append)
+    site._upload_image(LocalHost("server"), said.append)
     return said
 
 
 def test_an_image_is_copied_once(cache: Path, source: Path) -> None:
     before = os.umask(0o002)  # as many users have it
     try:
-        assert _upload(source) == ["Copying the guest image to server"]
-        assert _upload(source) == []
+        assert _upload() == ["Copying the guest image to server"]
+        assert _upload() == []
     finally:
         os.umask(before)
     assert cache.stat().st_mode & 0o777 == 0o755
@@ -61,9 +63,9 @@ def test_an_image_is_copied_once(cache: Path, source: Path) -> None:
     ids=["changed", "empty", "open", "executable", "link", "folder", "fifo", "dangling"],
 )
 def test_anything_else_by_its_name_is_replaced(cache: Path, source: Path, change: Callable[[Path], object]) -> None:
-    _upload(source)
+    _upload()
     change(cache / NAME)
-    assert _upload(source) == ["Copying the guest image to server"]
+    assert _upload() == ["Copying the guest image to server"]
     assert (cache / NAME).read_bytes() == b"an image"
     assert not (cache / NAME).is_symlink()
     assert (cache / NAME).stat().st_mode & 0o022 == 0
@@ -81,18 +83,18 @@ def test_anything_else_by_its_name_is_replaced(cache: Path, source: Path, change
 def test_a_cache_that_others_may_change_is_refused(
     cache: Path, source: Path, change: Callable[[Path], object], why: str
 ) -> None:
-    _upload(source)
+    _upload()
     change(cache)
     with pytest.raises(SiteError) as error:
-        _upload(source)
+        _upload()
     assert f"server: {cache} {why}, and programs and images there would be run" in str(error.value)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not run: only root can give a file away")
 def test_what_belongs_to_another_user_is_not_used(cache: Path, source: Path) -> None:
-    _upload(source)
+    _upload()
     os.chown(cache / NAME, 65534, 65534)
-    assert _upload(source) == ["Copying the guest image to server"]
+    assert _upload() == ["Copying the guest image to server"]
     os.chown(cache, 65534, 65534)
     with pytest.raises(SiteError, match="belongs to user 65534"):
-        _upload(source)
+        _upload()

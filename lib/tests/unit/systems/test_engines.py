@@ -18,6 +18,7 @@ from infrabench_platforms import containers, guest_bridge
 from infrabench_platforms.systems import docker, lxc, lxd, native, podman
 from tests.support.checks import check_each
 from tests.support.cluster_fakes import Scripted, answers
+from tests.support.fakes import fake_site
 
 SPEC = DeploySpec("s", Limits(), "198.18.64.13")
 
@@ -217,9 +218,9 @@ def test_an_engine_whose_client_asks_another_machine_is_not_used_and_nothing_the
     here, elsewhere = (
         Scripted(answers({asked: answer, "list": [], "query": {}, "id -u": "0"})) for answer in (own, other)
     )
-    image = {"guest_image": {"hash": "0", "tar": "x"}}
-    assert module.supported(SimpleNamespace(facts=image, hosts={"server": here})) is None
-    assert "Try: " in module.supported(SimpleNamespace(facts=image, hosts={"server": elsewhere}))
+    image = {"hash": "0", "tar": "x"}
+    assert module.supported(fake_site(here, guest_image=image)) is None
+    assert "Try: " in module.supported(fake_site(elsewhere, guest_image=image))
     elsewhere.asked.clear()
     module.remove(elsewhere)
     assert not [argv for argv in elsewhere.asked if {"rm", "delete", "list", "ls"} & {*argv} or "rm" in argv[-1]]
