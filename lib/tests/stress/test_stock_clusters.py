@@ -27,19 +27,9 @@ SLOW_S = 600.0
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A project's home of its own."""
-    home = tmp_path_factory.mktemp("project")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("INFRABENCH_HOME", str(home))
-        yield home
-
-
-@pytest.fixture(scope="module")
-def inventory(project: Path) -> Iterator[Path]:
+def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The inventory of three booted guests, which are a cluster's machines."""
-    path = project / "hosts.yml"
-    with stock_guests.boot(3, path):
+    with stock_guests.open_project(tmp_path_factory.mktemp("project"), 3) as path:
         yield path
 
 
@@ -52,8 +42,7 @@ def inventory(project: Path) -> Iterator[Path]:
     ],
 )
 def test_a_cluster_is_made_of_stock_machines_and_leaves_them_as_they_were(
-    study: str, system: str, workload: str, settings: tuple[str, ...], inventory: Path, project: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    study: str, system: str, workload: str, settings: tuple[str, ...], inventory: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     # Multus waits for the API 2.5 s at most, which is too short here for all pods at once: kubelet then tries again.
     monkeypatch.setattr(_namespace, "PODS_S", SLOW_S)
@@ -63,7 +52,7 @@ def test_a_cluster_is_made_of_stock_machines_and_leaves_them_as_they_were(
     given = ("--profile", "smoke", "--runs", "1", "--deployments", "1", "--site", str(inventory))
     set_to = ("--set", *(f"{workload}.{each}" for each in settings))
     assert cli.main(["run", study, *chosen, *set_to, *given, "--session", system]) == 0
-    folder = project / "data/runs" / study / system
+    folder = inventory.parent / "data/runs" / study / system
     states = [each.state for each in records.read_trials(folder)]
     assert states
     assert set(states) == {"ok"}

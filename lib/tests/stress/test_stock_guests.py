@@ -39,21 +39,18 @@ LONGEST_S = 3600.0
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project's home of its own, with the notebooks and the recorded sessions that they show."""
     home = tmp_path_factory.mktemp("project")
     for name in ("notebooks", "data/recorded"):
         shutil.copytree(ROOT / name, home / name)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("INFRABENCH_HOME", str(home))
-        yield home
+    return home
 
 
 @pytest.fixture(scope="module")
 def inventory(project: Path) -> Iterator[Path]:
     """The inventory of two booted guests."""
-    path = project / "hosts.yml"
-    with stock_guests.boot(2, path):
+    with stock_guests.open_project(project, 2) as path:
         yield path
 
 

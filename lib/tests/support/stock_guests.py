@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from infrabench.core import ProvisionError, digest
@@ -199,6 +200,15 @@ def _describe_host(number: int, key: Path) -> dict[str, Any]:
     """Return what an inventory says of a guest: of the first a login with sudo, of others root."""
     user, sudo = (USER, True) if number == 1 else ("root", False)
     return {"address": address(number), "user": user, "sudo": sudo, "key": str(key)}
+
+
+@contextmanager
+def open_project(home: Path, count: int) -> Iterator[Path]:
+    """Boot `count` guests, and yield their inventory, which lies in the folder `home`: a project's home of its own."""
+    path = home / "hosts.yml"
+    with pytest.MonkeyPatch.context() as patch, boot(count, path):
+        patch.setenv("INFRABENCH_HOME", str(home))
+        yield path
 
 
 @contextmanager
