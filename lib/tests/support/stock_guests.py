@@ -45,6 +45,7 @@ PACKAGES = (
     "openssh-server", "iproute2", "iputils-ping", "nftables", "procps", "python3", "systemd-timesyncd",
     "less", "locales",
 )  # fmt: skip
+README = ("git", "make", "python3-venv")  # what the README asks for
 SYSTEMS = ("native", "docker", "lxc", "incus")
 # Study -> systems and workloads of it.
 TRIED: tuple[tuple[str, tuple[Sequence[str], Sequence[str] | None]], ...] = (
@@ -120,21 +121,23 @@ def without_emulator() -> str | None:
 
 
 def describe_hosts(key: Path, known_hosts: Path, count: int) -> dict[str, Any]:
-    """Return an inventory of two guests, a server that is reached by sudo and a client, or of three with clusters."""
+    """Return an inventory of a server that is reached by sudo and a client beside it; of three, with clusters too."""
     first, second, third = (_describe_host(number, key) for number in (1, 2, 3))
     pair = {"control": first, "worker1": second}
     clusters = {"containerd-runc": pair, "crio-runc": pair, "flannel": {**pair, "worker2": third}}
     return {
-        "name": "stock", "known_hosts": str(known_hosts), "hosts": {"server": first, "client": second},
+        "name": "stock", "known_hosts": str(known_hosts),
+        "hosts": {"server": first, "client": second} if count > 1 else {"server": first},
         "clusters": clusters if count > 2 else {},
     }  # fmt: skip
 
 
 def list_packages() -> list[str]:
-    """Return what hosts need for all that is tried on them."""
+    """Return what hosts need for all that is tried on them, and what a machine of the suite's own needs."""
     inventory = Inventory.model_validate(describe_hosts(Path("key"), Path("known_hosts"), 3))
     found = (collect_needs(inventory, [study], *chosen).needs for study, chosen in TRIED)
     names = {name for needs in found for each in needs.values() for name in each.packages()}
+    names |= {*README, *shell.PROGRAMS.values(), "debian-archive-keyring"}
     return sorted(names | {apart for name, apart in APART.items() if name in names})
 
 
@@ -285,10 +288,16 @@ def _wait_for_login(number: int, home: Path) -> None:
     raise ProvisionError(f"guest {number} does not answer: {console.read_text(errors='replace')[-2000:]}")
 
 
+def read_hosts(path: Path) -> Inventory:
+    """Return the inventory in a file."""
+    found = read_file(path)
+    assert isinstance(found, Inventory)
+    return found
+
+
 def ask(inventory: Path, command: str) -> dict[str, list[str]]:
     """Return the lines that a shell command prints on each machine of an inventory, by its name."""
-    found = read_file(inventory)
-    assert isinstance(found, Inventory)
+    found = read_hosts(inventory)
     places = {machine.address: name for name, machine in found.machines().items()}
     machines = {name: found.machines()[name] for name in places.values()}
     with open_hosts(found, machines) as opened:
