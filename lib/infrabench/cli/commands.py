@@ -126,7 +126,7 @@ def plan(arguments: Namespace) -> Iterator[str]:
     if arguments.parameters:
         yield from _describe_parameters(wanted)
         return
-    at = len(wanted.systems) * session.study_of(wanted).deploy_s
+    at = session.study_of(wanted).ready_s(wanted.systems)
     wide = [max(map(len, names), default=0) for names in (wanted.systems, designs.workloads(wanted))]
     system, workload = (max(12, width) for width in wide)
     yield f"position  block  starts       {'system':{system}s}  {'workload':{workload}s}  scenario"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -112,3 +113,8 @@ class Study:
     probe_s: float = 1.0  # length of the drift probe before each block; 0: none
     block_gap_s: float = 600.0  # a block that was interrupted for longer is discarded whole, and another one run
     deploy_s: float = 4.0  # expected wall time of making one system ready, for the plan
+    deploys_s: Mapping[str, float] = field(default_factory=dict)  # system that takes another time -> how long
+
+    def ready_s(self, systems: Iterable[str]) -> float:
+        """Return the expected wall time of making systems ready, one after the other."""
+        return math.fsum(self.deploys_s.get(each, self.deploy_s) for each in systems)

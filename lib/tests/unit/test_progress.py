@@ -6,6 +6,7 @@ import fcntl
 import io
 import os
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -56,6 +57,19 @@ def test_at_the_end_nothing_remains_and_states_are_counted():
         now = estimator.add(record(made, 1.0, "ok" if made.position else "failed"))
     assert now.remaining_s == 0
     assert now.states == {"failed": 1, "ok": 19}
+
+
+def test_what_is_left_counts_the_making_ready_of_later_deployments():
+    trials = [replace(each, deployment=number // 8) for number, each in enumerate(TRIALS)]  # three of them
+    estimator = Estimator(trials, ready_s=1000.0)
+    seconds = 10 * (10 + TRIAL_OVERHEAD_S) + 10 * (1 + TRIAL_OVERHEAD_S)
+    assert estimator.now().remaining_s == pytest.approx(2000 + seconds)
+    for made in trials[:8]:
+        now = estimator.add(record(made, made.seconds + TRIAL_OVERHEAD_S))
+        seconds -= made.seconds + TRIAL_OVERHEAD_S
+        assert now.remaining_s == pytest.approx(2000 + seconds)
+    stored = SimpleNamespace(records={made.id: record(made, made.seconds + TRIAL_OVERHEAD_S) for made in trials[:8]})
+    assert Estimator(trials, stored, ready_s=500.0).now().remaining_s == pytest.approx(500 + seconds)
 
 
 def test_of_a_time_that_is_shared_out_what_is_left_of_it_remains(monkeypatch):

@@ -57,8 +57,12 @@ def points(view: View) -> Drawn:
     marks, scale = view.marks, notation.scale(cells["max"], cells["unit"].iloc[0])
     single, rows = len(shown) == 1, 1 if view.contrasts is None else 2
     width = view.width_mm or (theme.COLUMN_MM if len(shown) <= 2 else theme.PAGE_MM)
-    drawn, axes = _canvas(width, UPRIGHT_MM if _crowded(_common(shown)[1], width) else 0, rows, sharex=True)
-    main, systems = axes[0, 0], [name for name in view.systems if single or name not in view.not_run]
+    systems = [name for name in view.systems if single or name not in view.not_run]
+    longest_mm = max(theme.text_mm(name, theme.TEXT_PT) for name in systems)
+    upright_mm = max(UPRIGHT_MM, longest_mm) if single else UPRIGHT_MM
+    is_crowded = _crowded(systems if single else _common(shown)[1], width)
+    drawn, axes = _canvas(width, upright_mm if is_crowded else 0, rows, sharex=True)
+    main = axes[0, 0]
     places, raw = _slots(shown, systems), view.of_metric(view.table)
     for cell in cells.itertuples(index=False):
         if (cell.scenario, cell.system) not in places:
@@ -280,14 +284,15 @@ def _empty_slots(axes: Axes, cells: pd.DataFrame, places: Places, view: View, si
 
 
 def _x_axis(axes: Axes, scenarios: Sequence[str], systems: Sequence[str], places: Places) -> None:
+    width = axes.figure.get_figwidth() / theme.MM
     if len(scenarios) == 1:
-        axes.set_xticks([places[scenarios[0], s][0] for s in systems], list(systems))
+        turned = 90 if _crowded(systems, width) else 0
+        axes.set_xticks([places[scenarios[0], s][0] for s in systems], list(systems), rotation=turned)
         axes.set_xlabel(scenarios[0] if scenarios[0] != "default" else "")
         ends = [places[scenarios[0], s][0] for s in (systems[0], systems[-1])]
         axes.set_xlim(ends[0] - 0.6, ends[1] + 0.6)
         return
     axis, labels = _common(scenarios)
-    width = axes.figure.get_figwidth() / theme.MM
     wide = any(theme.text_mm(label, theme.TEXT_PT) > 0.9 * width / len(labels) for label in labels)
     if _crowded(labels, width):
         axes.set_xticks(range(len(scenarios)), [_folded(label) for label in labels], rotation=90)

@@ -221,7 +221,7 @@ class Slot:
 
 
 def _ready_s(job: Job) -> float:
-    return len(job.wanted.systems) * job.wanted.deployments * job.study.deploy_s
+    return job.wanted.deployments * job.study.ready_s(job.wanted.systems)
 
 
 def cost(job: Job) -> Expectation:

@@ -150,7 +150,7 @@ def _fit(study: Study, wanted: Design) -> Design:
     """
     seconds = 60 * (wanted.request.minutes or 0.0)
     one = replace(wanted, blocks=1, request=replace(wanted.request, minutes=None, most=None))
-    one_s = expected_study_cost(study, one).seconds - len(wanted.systems) * study.deploy_s
+    one_s = expected_study_cost(study, one).seconds - study.ready_s(wanted.systems)
     if wanted.request.runs is not None:
         if wanted.blocks * one_s > seconds:
             raise DesignError(
@@ -368,7 +368,7 @@ def expected_study_cost(study: Study, design: Design) -> Expectation:
     """
     planned = treatments(design)
     tool_s, count = design.blocks * sum(case.seconds for _, case in planned), design.blocks * len(planned)
-    ready_s = len(design.systems) * design.deployments * study.deploy_s
+    ready_s = design.deployments * study.ready_s(design.systems)
     rule, probes_s = design.stopping, design.blocks * study.probe_s
     blocks_s = tool_s + count * TRIAL_OVERHEAD_S + probes_s
     ledger_bytes = count * RECORD_BYTES + int((tool_s + 2 * count) * HOSTS * SAMPLE_BYTES)

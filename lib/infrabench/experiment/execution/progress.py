@@ -47,14 +47,22 @@ class Estimator:
     """Remaining time from the plan's expectation, corrected by what the same treatments took so far.
 
     Where a time is shared out, `left_s` is what is left of it, and at least that remains, because blocks are added.
+    `ready_s`: how long it took to make the systems ready for the first deployment that has trials left, which each
+    later one is expected to take too.
     """
 
-    def __init__(self, trials: Sequence[Trial], stored: SessionFolder | None = None) -> None:
-        self._stored, self.left_s, self.total = stored, 0.0, 0
+    def __init__(self, trials: Sequence[Trial], stored: SessionFolder | None = None, ready_s: float = 0.0) -> None:
+        self._stored, self.left_s, self._ready_s, self.total = stored, 0.0, ready_s, 0
         self._left, self._planned = Counter[Treatment](), dict[Treatment, float]()
+        self._of_deployment = Counter[int]()  # trials left
         self._took: dict[Treatment, tuple[int, float]] = {}
         self.states: Counter[str] = Counter()
+        self._ready = 0  # the deployment that the systems are ready for
         self.more(trials)
+        for trial in trials if stored is not None else ():
+            if trial.id in stored.records:
+                self.add(stored.records[trial.id])
+        self._ready = min(+self._of_deployment, default=0)
 
     def add(self, record: TrialRecord, seconds: float | None = None) -> Progressed:
         """Count a finished trial that took `seconds` of wall time (None: what its record says)."""
@@ -64,12 +72,14 @@ class Estimator:
         self._took[key] = (count + 1, total + took_s)
         self.left_s = max(0.0, self.left_s - took_s)
         self._left[key] -= 1
+        self._of_deployment[record.trial.deployment] -= 1
         self.states[record.state] += 1
         return self.now(record)
 
     def more(self, trials: Sequence[Trial]) -> None:
         """Expect further trials: repeats, or blocks that were added."""
         self._left.update(_treatment(trial) for trial in trials)
+        self._of_deployment.update(trial.deployment for trial in trials)
         self._planned |= {_treatment(trial): trial.seconds + TRIAL_OVERHEAD_S for trial in trials}
         self.total += len(trials)
 
@@ -82,8 +92,10 @@ class Estimator:
         for key, left in self._left.items():
             count, total = self._took.get(key, (0, 0.0))
             seconds += left * (total / count if count else self._planned[key] * ratio)
+        later = sum(deployment > self._ready for deployment in +self._of_deployment)
+        remaining_s = max(seconds, self.left_s) + later * self._ready_s
         return Progressed(
-            sum(self.states.values()), self.total, max(seconds, self.left_s), dict(self.states), record, self._stored,
+            sum(self.states.values()), self.total, remaining_s, dict(self.states), record, self._stored,
             grows=self.left_s > 0,
         )  # fmt: skip
 

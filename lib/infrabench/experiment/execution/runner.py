@@ -36,6 +36,7 @@ class Ready:
     tools: Mapping[str, Mapping[str, str]]
     left_out: Mapping[str, str]  # workload -> reason
     not_applicable: Mapping[Treatment, str]  # treatment that its system has no place for -> reason
+    seconds: float = 0.0  # that all of it took
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +84,7 @@ class Runner:
         }
         self.roles = {name: preflight.roles(site, each) for name, each in fleet.items()}
         self.code = known_codes(stored.session, stored.notes(CODE))[-1]
-        self.estimator = Estimator(stored.awaited, stored)
-        for trial in stored.awaited:
-            if trial.id in stored.records:
-                self.estimator.add(stored.records[trial.id])
+        self.estimator = Estimator(stored.awaited, stored, ready.seconds)
         self.estimator.left_s = self.left_s()
         self.left: dict[str, Callable[[], bool]] = {}  # what trials of this deployment could not remove
         self.ended_s: float | None = None  # when the last trial of the block ended, by the clock that goes on in sleep

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
@@ -190,6 +191,7 @@ def carry_out(
         end_orphans(site, sweeper)
         first = True
         while first or not blocks.is_finished(stored, study, wanted):
+            begun_s = time.monotonic()
             with deployed(study, wanted, site, label=stored.path.name) as fleet:
                 ready = _ready(study, wanted, site, fleet)
                 if stored.exists():
@@ -216,6 +218,7 @@ def carry_out(
                     blocks.discard_interrupted(stored, study, ready.design)
                 left = blocks.select_unfinished(stored, study, wanted)
                 code.append_code(stored, study, wanted, min(left, default=blocks.next_number(stored)))
+                ready = replace(ready, seconds=time.monotonic() - begun_s)
                 Runner(study, site, ready, stored, sweeper, on_progress, look).one_deployment()
             first = False
 

@@ -432,3 +432,13 @@ def test_labels_that_have_no_room_side_by_side_stand(count: int) -> None:
     assert {label.get_rotation() for label in labels} == {90.0 if count == 16 else 0.0}
     boxes = [label.get_window_extent() for label in labels]
     assert all(left.x1 <= right.x0 for left, right in pairwise(boxes))
+
+
+@pytest.mark.parametrize(("names", "turned"), [(["native", "docker"], 0.0), (["native", *NAMES], 90.0)])
+def test_names_of_systems_that_have_no_room_side_by_side_stand(names: list[str], turned: float) -> None:
+    table = table_of({name: [1.0 + place, 2 + place, 3 + place] for place, name in enumerate(names)})
+    view = replace(analysed(table), workload=CPU[0], metric=CPU[1], systems=names, every_system=names)
+    figure = check_paper(points(view).figure, axes_mm=20)
+    labels = figure.axes[-1].get_xticklabels()
+    assert {label.get_rotation() for label in labels} == {turned}
+    assert all(left.x1 <= right.x0 for left, right in pairwise([label.get_window_extent() for label in labels]))
