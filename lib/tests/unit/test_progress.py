@@ -137,6 +137,16 @@ def test_a_session_is_interrupted_running_or_complete(tmp_path: Path) -> None:
     assert runs.read_state(folder) == runs.State("complete", 12, 12, 3, 3)
 
 
+def test_a_session_expects_what_is_planned_for_later_deployments_and_then_what_one_took(tmp_path: Path) -> None:
+    """The first one makes what is made once, and says nothing of the others."""
+    seen = list[progress.Progressed]()
+    slow = replace(registry.study("fakes"), deploy_s=1e6, deploys_s={"fake-other": 1e4})
+    run_session(slow, tmp_path / "s", on_progress=seen.append, deployments=3)
+    assert seen[0].remaining_s == pytest.approx(2 * (1e6 + 1e4), rel=1e-2)  # of two systems
+    second = next(each for each in seen if each.record is None and each.done)
+    assert 0 < second.remaining_s < 1000
+
+
 @pytest.mark.parametrize(
     ("choice", "told"),
     [

@@ -47,8 +47,8 @@ class Estimator:
     """Remaining time from the plan's expectation, corrected by what the same treatments took so far.
 
     Where a time is shared out, `left_s` is what is left of it, and at least that remains, because blocks are added.
-    `ready_s`: how long it took to make the systems ready for the first deployment that has trials left, which each
-    later one is expected to take too.
+    `ready_s`: how long it is expected to take to make the systems ready for each deployment after the first that has
+    trials left.
     """
 
     def __init__(self, trials: Sequence[Trial], stored: SessionFolder | None = None, ready_s: float = 0.0) -> None:

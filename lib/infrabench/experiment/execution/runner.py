@@ -36,7 +36,7 @@ class Ready:
     tools: Mapping[str, Mapping[str, str]]
     left_out: Mapping[str, str]  # workload -> reason
     not_applicable: Mapping[Treatment, str]  # treatment that its system has no place for -> reason
-    seconds: float = 0.0  # that all of it took
+    seconds: float = 0.0  # that all of it is expected to take the next time
 
 
 @dataclass(frozen=True, slots=True)
