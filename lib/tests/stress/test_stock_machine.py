@@ -35,9 +35,12 @@ CARGO = "/srv/cargo"  # what the machine would have from a network
 INDEX = f'no-index = true\nfind-links = ["{CARGO}/wheels"]\n'
 CLONE = f"""
 set -eu
-mkdir -p {CARGO} /var/lib/infrabench
-tar --numeric-owner -xf {CARGO}.tar -C {CARGO}
-rm {CARGO}.tar
+mkdir -p /var/lib/infrabench
+cd {CARGO}
+for part in *.tar; do
+  tar --numeric-owner -xf $part
+  rm $part
+done
 cd /root
 mkdir -p .config/uv .config/pip
 printf '%s' '{INDEX}' >.config/uv/uv.toml
@@ -60,28 +63,31 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     with stock_guests.open_project(tmp_path_factory.mktemp("project"), 1) as path:
         inventory = stock_guests.read_hosts(path)
         with open_hosts(inventory, inventory.hosts) as opened:
-            host, cargo = opened["server"], path.with_name("cargo.tar")
-            _pack_cargo(cargo)
-            host.put_file(cargo, f"{CARGO}.tar")
-            cargo.unlink()
+            host = opened["server"]
+            for part in _pack_cargo(path.parent):
+                host.put_file(part, f"{CARGO}/{part.name}")
+                part.unlink()
             _run(host, CLONE)
             yield host
 
 
-def _pack_cargo(path: Path) -> None:
-    """Write a clone's bundle, the packages of the environment and the images of the lab to a tar file."""
-    bundle, wheels = path.with_name("suite.bundle"), path.with_name("wheels")
+def _pack_cargo(folder: Path) -> Iterator[Path]:
+    """Yield tar files with a clone's bundle, the packages of the environment and the images of the lab."""
+    bundle, wheels = folder / "suite.bundle", folder / "wheels"
     subprocess.run(["git", "-C", ROOT, "bundle", "create", "-q", bundle, "HEAD"], check=True, timeout=60)
     download = [Path(sys.prefix) / "tools/bin/python", "-m", "pip", "download", "-q", "--no-deps", "-d", wheels]
     locks = [word for name in ("requirements", "tools") for word in ("-r", LIB / f"{name}.lock")]
     subprocess.run([*download, "--python-version", PYTHON, *locks], check=True, timeout=600)
     subprocess.run([*download, SETUPTOOLS], check=True, timeout=60)
-    with tarfile.open(path, "w") as tar:
-        tar.add(bundle, "suite.bundle")
-        tar.add(wheels, "wheels")
-        for kind in ("guest", "node"):
-            image = images.make(kind)
-            tar.add(image.folder, f"images/{image.folder.name}")
+    parts = {"clone": {bundle: "suite.bundle", wheels: "wheels"}}
+    for image in map(images.make, ("guest", "node")):
+        parts[image.kind] = {image.folder: f"images/{image.folder.name}"}
+    for name, content in parts.items():
+        # An emulated sshd loses the connection where more than half a GiB goes through it at once.
+        with tarfile.open(folder / f"{name}.tar", "w:gz", compresslevel=1) as tar:
+            for path, there in content.items():
+                tar.add(path, there)
+        yield folder / f"{name}.tar"
 
 
 def _run(host: Host, script: str) -> Result:
