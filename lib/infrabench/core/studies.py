@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -114,6 +114,9 @@ class Study:
     block_gap_s: float = 600.0  # a block that was interrupted for longer is discarded whole, and another one run
     deploy_s: float = 4.0  # expected wall time of making one system ready, for the plan
     deploys_s: Mapping[str, float] = field(default_factory=dict)  # system that takes another time -> how long
+    # System -> (workload, scenario) for which it has no place, so far as a plan can know; what is said and recorded is
+    # what shows once the system is ready.
+    placeless: Mapping[str, Collection[tuple[str, str]]] = field(default_factory=dict)
 
     def ready_s(self, systems: Iterable[str]) -> float:
         """Return the expected wall time of making systems ready, one after the other."""

@@ -22,7 +22,7 @@ from infrabench.core import Case, Guards, Limits, Profile, Study
 
 MIB = 2**20
 START_S, POD_S = 5.0, 0.5  # making a population anew: always, and for each pod
-AROUND_S = 1.5  # commands, barrier and readings around a tool
+AROUND_S = 0.6  # commands, barrier and readings around a tool
 CPUS = 2  # that the pods share, in the estimate
 DIGITS_PER_S = 1.5e6  # of pi, one pod alone; the time grows a little faster than the digits
 
@@ -116,5 +116,5 @@ STUDY = Study(
     # the dozen, gone within the second. A limit below that would call those very systems invalid that do more for a
     # pod. Above it a neighbour's load is still seen. Pods have no CPU quota that could throttle them.
     guards=Guards(runnable_per_cpu=16.0, throttled_periods=None),
-    deploy_s=14.0,  # a cluster of two nodes
+    deploy_s=19.0,  # a cluster of two nodes
 )  # fmt: skip

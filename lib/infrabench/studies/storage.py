@@ -173,6 +173,8 @@ def _on_files(size: int) -> int:
 
 
 BOTH = ("zfs", "ceph")
+WITH_REQUESTS = (case for sizes in (QUICK, NETWORK, PAPER) for case in _requests(sizes))
+RBD = {(case.workload, case.scenario) for case in WITH_REQUESTS if case.params["path"] == "rbd"}
 STUDY = Study(
     name="storage",
     title="Ceph in place of ZFS: what does it do to block storage of two copies?",
@@ -198,5 +200,6 @@ STUDY = Study(
     # What is ready to run is read just before a trial. A store that was frozen a moment ago, or has just lost a disk,
     # then still does what it put off: tens of threads of the system itself, gone soon. Daemons have no CPU quota.
     guards=Guards(runnable_per_cpu=16.0, throttled_periods=None),
+    placeless={"zfs": RBD},
     deploy_s=13.0,  # a node, and a pool on it
 )

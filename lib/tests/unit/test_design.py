@@ -163,6 +163,19 @@ def test_treatments_that_do_not_apply_cost_nothing():
     assert costs[0] - costs[1] == pytest.approx(4 * (3 + designs.TRIAL_OVERHEAD_S))
 
 
+def test_what_a_study_foresees_to_have_no_place_is_in_no_plan_and_out_of_the_way_once_systems_are_ready():
+    asked = replace(study(("native", "docker", "lxc")), placeless={"docker": {("disk", "default")}})
+    gone = {("docker", "disk", "default"), ("docker@29.6.1", "disk", "default")}
+    wanted = design(asked, profile="quick", systems=["native", "docker", "docker@29.6.1"])
+    planned = {(trial.system, trial.workload, trial.scenario) for trial in designs.trials(wanted)}
+    assert wanted.excluded == gone
+    assert len(planned) == 4
+    assert designs.without(wanted).excluded == frozenset()
+    twins = design(asked, profile="quick", aa="docker")
+    assert {system for system, _ in designs.treatments(twins)} == set(twins.systems)
+    assert {case.workload for _, case in designs.treatments(twins)} == {"cpu"}
+
+
 def test_a_profile_may_name_its_own_systems():
     wide = study(("native", "docker", "lxc"))
     small = Profile(2, CASES, systems=("lxc", "native"))

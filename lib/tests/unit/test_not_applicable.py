@@ -69,6 +69,15 @@ def test_the_plan_is_otherwise_that_of_a_session_with_everything(tmp_path, study
     )
 
 
+def test_what_is_found_counts_and_not_what_the_study_foresaw(tmp_path, study):
+    wrong = {"fake-base": {("fake", "second=3"), ("fake", "primary=1")}, "fake-other": {("fake", "primary=2")}}
+    folder = run(replace(study, placeless=wrong), tmp_path / "s", site_with(base=["second"]))
+    assert records.read_plan(folder) == records.read_plan(run(study, tmp_path / "usual", site_with(base=["second"])))
+    assert missing(folder).empty
+    data = records.read_session(folder)
+    assert reparse.recorded_design(data).excluded == records.not_applicable(data).keys()
+
+
 def test_where_the_baseline_has_no_place_the_others_stay(tmp_path, study):
     folder = run(study, tmp_path / "s", site_with(other=["second"]))
     assert GONE in held(folder)

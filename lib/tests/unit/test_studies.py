@@ -11,6 +11,7 @@ from infrabench import registry
 from infrabench.core import Target
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution import session
+from infrabench.ledger import catalogue, records
 from infrabench.machines.hosts.host import LocalHost
 from tests.support.checks import check_each
 from tests.support.places import ROOT
@@ -142,7 +143,7 @@ def test_the_profile_paper_has_what_the_papers_have_and_what_they_lack() -> None
     ("name", "minutes"),
     [
         ("containers", {"smoke": 5, "quick": 25, "brief": 7}),
-        ("cnis", {"smoke": 6, "quick": 27}),
+        ("cnis", {"smoke": 5, "quick": 25}),
         ("runtimes", {"smoke": 5, "quick": 30}),
         ("storage", {"smoke": 6, "quick": 50, "network": 55, "long": 60}),
     ],
@@ -154,6 +155,15 @@ def test_profiles_are_as_long_as_they_may_be(name: str, minutes: dict[str, float
     for profile, most in minutes.items():
         design = session.request(study, profile=profile, systems=systems)
         assert designs.expected_study_cost(study, design).seconds < 60 * most, profile
+
+
+@pytest.mark.parametrize(
+    "name", ["lab-quick-debian13-cnis", "lab-quick-debian13-storage", "lab-network-2026-11-storage"]
+)
+def test_a_plan_leaves_out_what_a_recorded_session_found_its_systems_to_have_no_place_for(name: str) -> None:
+    data = records.read_session(catalogue.find("", name))
+    wanted = session.request(registry.study(data["study"]), profile=data["parameters"]["profile"])
+    assert wanted.excluded == records.not_applicable(data).keys() != set()
 
 
 def test_a_scenario_of_the_cnis_study_says_where_both_ends_are() -> None:

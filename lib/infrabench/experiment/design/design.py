@@ -138,9 +138,21 @@ def design(
         deployments=anew,
         baseline=study.baseline if study.baseline in named else named[0],
         limits=chosen.limits,
+        excluded=_foresee_placeless(study, named, cases),
     )
     orders.check(found.order, [case.group for case in cases])
     return _fit(study, found) if timed else found
+
+
+def _foresee_placeless(study: Study, names: Iterable[str], cases: Sequence[Case]) -> frozenset[Treatment]:
+    """Return the treatments for which the study knows that systems, their versions or labels have no place."""
+    labels = {label: variant.system for label, variant in study.variants.items()}
+    return frozenset(
+        (name, case.workload, case.scenario)
+        for name in names
+        for case in cases
+        if (case.workload, case.scenario) in study.placeless.get(split_version(labels.get(name, name))[0], ())
+    )
 
 
 def _fit(study: Study, wanted: Design) -> Design:
@@ -256,12 +268,15 @@ def workloads(design: Design) -> list[str]:
 def without(
     design: Design, *, systems: Sequence[str] = (), workloads: Sequence[str] = (), excluded: Iterable[Treatment] = ()
 ) -> Design:
-    """Return `design` without what cannot run, in any block; a case whose treatments are all `excluded` is gone."""
+    """Return `design` without what cannot run, in any block; a case whose treatments are all `excluded` is gone.
+
+    `excluded` takes the place of what the study foresaw: it only serves the plan.
+    """
     left = replace(
         design,
         systems=tuple(name for name in design.systems if name not in systems),
         cases=tuple(case for case in design.cases if case.workload not in workloads),
-        excluded=design.excluded | frozenset(excluded),
+        excluded=frozenset(excluded),
     )
     there = {(case.workload, case.scenario) for _, case in treatments(left)}
     return replace(left, cases=tuple(case for case in left.cases if (case.workload, case.scenario) in there))

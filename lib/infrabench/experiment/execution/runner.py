@@ -36,7 +36,7 @@ class Ready:
     tools: Mapping[str, Mapping[str, str]]
     left_out: Mapping[str, str]  # workload -> reason
     not_applicable: Mapping[Treatment, str]  # treatment that its system has no place for -> reason
-    seconds: float = 0.0  # that all of it is expected to take the next time
+    next_s: float = 0.0  # expected wall time of making it all ready for the next deployment
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Runner:
         }
         self.roles = {name: preflight.roles(site, each) for name, each in fleet.items()}
         self.code = known_codes(stored.session, stored.notes(CODE))[-1]
-        self.estimator = Estimator(stored.awaited, stored, ready.seconds)
+        self.estimator = Estimator(stored.awaited, stored, ready.next_s)
         self.estimator.left_s = self.left_s()
         self.left: dict[str, Callable[[], bool]] = {}  # what trials of this deployment could not remove
         self.ended_s: float | None = None  # when the last trial of the block ended, by the clock that goes on in sleep

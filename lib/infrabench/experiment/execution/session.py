@@ -220,7 +220,7 @@ def carry_out(
                 code.append_code(stored, study, wanted, min(left, default=blocks.next_number(stored)))
                 # The first time, what is made once (an image, a build) is among it.
                 expected_s = study.ready_s(ready.design.systems) if first else time.monotonic() - begun_s
-                ready = replace(ready, seconds=expected_s)
+                ready = replace(ready, next_s=expected_s)
                 Runner(study, site, ready, stored, sweeper, on_progress, look).one_deployment()
             first = False
 
