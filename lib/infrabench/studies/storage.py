@@ -173,8 +173,12 @@ def _on_files(size: int) -> int:
 
 
 BOTH = ("zfs", "ceph")
-WITH_REQUESTS = (case for sizes in (QUICK, NETWORK, PAPER) for case in _requests(sizes))
-RBD = {(case.workload, case.scenario) for case in WITH_REQUESTS if case.params["path"] == "rbd"}
+RBD = {
+    (case.workload, case.scenario)
+    for sizes in (QUICK, NETWORK, PAPER)
+    for case in _requests(sizes)
+    if case.params["path"] == "rbd"
+}
 STUDY = Study(
     name="storage",
     title="Ceph in place of ZFS: what does it do to block storage of two copies?",

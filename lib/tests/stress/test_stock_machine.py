@@ -33,6 +33,7 @@ PYTHON = "3.13"  # of the stock machine
 SETUPTOOLS = "setuptools==84.2.1"  # builds the two packages that have no wheel
 CARGO = "/srv/cargo"  # what the machine would have from a network
 INDEX = f'no-index = true\nfind-links = ["{CARGO}/wheels"]\n'
+SUITE = "/root/infrabench"
 CLONE = f"""
 set -eu
 mkdir -p /var/lib/infrabench
@@ -48,8 +49,8 @@ printf '[global]\\nno-index = true\\nfind-links = {CARGO}/wheels\\n' >.config/pi
 export DEBIAN_FRONTEND=noninteractive
 apt-get -q update
 apt-get -q install -y --no-install-recommends {" ".join(stock_guests.README)}
-git clone -q {CARGO}/suite.bundle infrabench
-cd infrabench
+git clone -q {CARGO}/suite.bundle {SUITE}
+cd {SUITE}
 make env
 scripts/system-packages containers
 mv {CARGO}/images /var/lib/infrabench/
@@ -102,10 +103,10 @@ def test_the_lab_is_made_on_a_stock_machine_and_leaves_it_as_it_was(
 ) -> None:
     before, begun_s = _run(machine, stock_guests.STATE), time.monotonic()
     chosen = "PROFILE=smoke SYSTEMS=native,lxc WORKLOADS=sysbench-cpu,startup RUNS=2 SESSION=stock"
-    _run(machine, f"cd infrabench && make run {chosen}")
+    _run(machine, f"cd {SUITE} && make run {chosen}")
     record_property("seconds", round(time.monotonic() - begun_s))
-    _run(machine, "cd infrabench && .venv/bin/infrabench session verify data/runs/containers/stock")
-    _run(machine, "test -s infrabench/out/report/index.html")
+    _run(machine, f"cd {SUITE} && .venv/bin/infrabench session verify data/runs/containers/stock")
+    _run(machine, f"test -s {SUITE}/out/report/index.html")
     after = _run(machine, stock_guests.STATE)
     lines = ({"server": each.stdout.decode().splitlines()} for each in (before, after))
     changed = stock_guests.list_changes(*lines)
@@ -115,6 +116,6 @@ def test_the_lab_is_made_on_a_stock_machine_and_leaves_it_as_it_was(
 def test_the_gate_is_green_on_a_stock_machine(machine: Host, record_property: Callable[[str, object], None]) -> None:
     begun_s = time.monotonic()
     options = f"--timeout {LONGEST_S:.0f} -o faulthandler_timeout=0"
-    said = _run(machine, f"cd infrabench && TESTS='{options}' make test 2>&1 | tee /root/gate.log").stdout.decode()
+    said = _run(machine, f"cd {SUITE} && TESTS='{options}' make test 2>&1 | tee /root/gate.log").stdout.decode()
     record_property("seconds", round(time.monotonic() - begun_s))
     assert re.fullmatch(r"=+ \d+ passed.* =+", said.splitlines()[-1]), said[-8000:]
