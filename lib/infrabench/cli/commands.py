@@ -28,6 +28,7 @@ from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import runs, session
 from infrabench.experiment.execution.progress import bar, words
 from infrabench.ledger import catalogue
+from infrabench.ledger.records import absences
 from infrabench.machines.sites.platforms import find_platforms
 
 MIB = 2**20
@@ -138,6 +139,8 @@ def plan(arguments: Namespace) -> Iterator[str]:
         at += trial.seconds + designs.TRIAL_OVERHEAD_S
     from infrabench.notebook import plan_tables  # scipy is loaded for this line alone
 
+    for each in absences(dict.fromkeys(sorted(wanted.excluded), "")):
+        yield f"not in the plan, for its system has no place for it: {each}"
     yield _cost(wanted)
     yield plan_tables.power_summary(wanted)
     yield from _describe_versions(wanted)
@@ -316,7 +319,6 @@ def _from_pilot(study: str, pilot: str, goals: list[float], every: bool, minutes
 
 def _cost(wanted: Design) -> str:
     cost = designs.expected_study_cost(session.study_of(wanted), wanted)
-    count = len(wanted.systems) * len(wanted.cases) * wanted.blocks
     anew = f", every system made ready {wanted.deployments} times" if wanted.deployments > 1 else ""
     rule = wanted.stopping
     more = ""
@@ -325,7 +327,7 @@ def _cost(wanted: Design) -> str:
     elif rule is not None:
         more = f", more blocks up to {rule.most} for a half-width of {100 * rule.target:g} %"
     return (
-        f"{wanted.study} {wanted.profile}: {count} trials in {wanted.blocks} blocks{anew}{more} "
+        f"{wanted.study} {wanted.profile}: {designs.count_trials(wanted)} trials in {wanted.blocks} blocks{anew}{more} "
         f"({', '.join(wanted.systems)} x {len(wanted.cases)} cases), about {words(cost.seconds)}; up to "
         f"{cost.target_bytes / MIB:.0f} MiB inside a target, about {cost.ledger_bytes / MIB:.0f} MiB recorded"
         f"{session.baseline_text(wanted)}"

@@ -47,14 +47,16 @@ log = logging.getLogger(__name__)
 
 def plan_table(wanted: Design) -> pd.DataFrame:
     """Return one row per case of `wanted`: systems, blocks, trials, expected minutes and MiB inside a target."""
+    systems = Counter((case.workload, case.scenario) for _, case in designs.treatments(wanted))
     rows = [
         {
-            "workload": case.workload, "scenario": case.scenario, "systems": len(wanted.systems),
-            "blocks": wanted.blocks, "trials": len(wanted.systems) * wanted.blocks,
-            "rounds": case.rounds, "seconds_each": case.seconds, "disk_MiB": round(case.disk_bytes / MIB, 1),
-            "minutes": round(len(wanted.systems) * wanted.blocks * (case.seconds + designs.TRIAL_OVERHEAD_S) / 60, 1),
+            "workload": case.workload, "scenario": case.scenario, "systems": count, "blocks": wanted.blocks,
+            "trials": count * wanted.blocks, "rounds": case.rounds, "seconds_each": case.seconds,
+            "disk_MiB": round(case.disk_bytes / MIB, 1),
+            "minutes": round(count * wanted.blocks * (case.seconds + designs.TRIAL_OVERHEAD_S) / 60, 1),
         }
         for case in wanted.cases
+        if (count := systems[case.workload, case.scenario])
     ]  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -62,7 +64,7 @@ def plan_table(wanted: Design) -> pd.DataFrame:
 def plan_summary(wanted: Design) -> str:
     """Return one sentence that says how much `wanted` is and how long it takes."""
     cost = designs.expected_study_cost(session.study_of(wanted), wanted)
-    count = len(wanted.systems) * len(wanted.cases) * wanted.blocks
+    less = f", less {len(wanted.excluded)} that a system has no place for" if wanted.excluded else ""
     timed = wanted.stopping is not None and wanted.stopping.target is None
     more = (
         ", and then more of the cases that are too wide for their margins (what to expect of that is said after the "
@@ -71,9 +73,10 @@ def plan_summary(wanted: Design) -> str:
         else ""
     )
     return (
-        f"{count} trials: {wanted.blocks} blocks of {len(wanted.systems)} systems ({', '.join(wanted.systems)}) "
-        f"x {len(wanted.cases)} cases{more}, seed {wanted.seed}, about {words(cost.seconds)}; at most "
-        f"{cost.target_bytes / MIB:.0f} MiB inside a target, {cost.ledger_bytes / MIB:.0f} MiB recorded"
+        f"{designs.count_trials(wanted)} trials: {wanted.blocks} blocks of {len(wanted.systems)} systems "
+        f"({', '.join(wanted.systems)}) x {len(wanted.cases)} cases{less}{more}, seed {wanted.seed}, "
+        f"about {words(cost.seconds)}; at most {cost.target_bytes / MIB:.0f} MiB inside a target, "
+        f"{cost.ledger_bytes / MIB:.0f} MiB recorded"
         f"{session.baseline_text(wanted)}"
     )
 
@@ -85,8 +88,10 @@ def power_summary(wanted: Design) -> str:
     equal systems are shown equivalent within the study's default margin. A claim of equivalence has to hold within its
     family, all systems and scenarios of a workload: it is taken at the first step of Holm over the largest one.
     """
-    scenarios = max(Counter(case.workload for case in wanted.cases).values(), default=1)
-    anew, contrasted = wanted.deployments > 1, max(len(wanted.systems) - 1, 1) * scenarios
+    planned = [(system, (case.workload, case.scenario)) for system, case in designs.treatments(wanted)]
+    base = {cell for system, cell in planned if system == wanted.baseline}
+    family = Counter(cell[0] for system, cell in planned if system != wanted.baseline and cell in base)
+    anew, contrasted = wanted.deployments > 1, max(family.values(), default=1)
     n, unit = (wanted.deployments, "deployments") if anew else (wanted.blocks, "blocks")
     if n < 2:
         return f"n = {n} ({unit[:-1]}): no interval and no test; take at least 2, better 30."

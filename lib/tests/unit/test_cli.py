@@ -10,7 +10,7 @@ import pytest
 from infrabench import cli, registry
 from infrabench.analysis import session_data
 from infrabench.core import DesignError, Measurement
-from infrabench.experiment.execution import runs
+from infrabench.experiment.execution import runs, session
 from infrabench.experiment.provenance.comparability import NotComparable
 from infrabench.ledger import catalogue
 from infrabench.ledger.archive import pack
@@ -60,6 +60,28 @@ def test_plan_prints_every_trial_in_order_and_what_they_cost(capsys):
     assert "MiB" in lines[-2]
     assert lines[-1].startswith("n = 2 blocks, paired: a difference of 11.55 SD of the log ratios is found with 80 %")
     assert "with Holm over 2 contrasts" in lines[-1]  # two scenarios of one workload
+
+
+def test_plan_counts_what_runs_and_names_what_a_system_has_no_place_for(capsys):
+    status, out, _ = call(capsys, "plan", "cnis", "--systems", "flannel,cilium,host")
+    *rows, absent, cost, power = out.splitlines()
+    assert status == 0
+    assert len(rows) == 1 + 468  # as many as the recorded session has; two systems have 15 cases, the nodes 9
+    assert absent.startswith("not in the plan, for its system has no place for it: host, iperf3 tcp plain two-nodes, ")
+    assert absent.endswith("; pod-network multus, plain")
+    assert cost.startswith("cnis quick: 468 trials in 12 blocks")
+    assert "(2.72 with Holm over 16 contrasts)" in power
+
+
+def test_tables_of_a_plan_count_what_runs():
+    wanted = session.request(registry.study("cnis"), profile="quick")
+    table = plan_tables.plan_table(wanted).set_index("scenario")
+    assert list(table.loc["tcp plain two-nodes", ["systems", "trials"]]) == [2, 24]
+    assert list(table.loc["tcp two-nodes", ["systems", "trials"]]) == [3, 36]
+    said = plan_tables.plan_summary(wanted)
+    assert said.startswith("468 trials: 12 blocks of 3 systems (flannel, cilium, host) x 15 cases, less 6 that")
+    alone = session.request(registry.study("cnis"), profile="quick", systems=["host"])
+    assert "pod-network" not in set(plan_tables.plan_table(alone)["workload"])
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def list_jobs(campaign: Campaign, known: Mapping[str, Site]) -> tuple[list[Job],
 
 def initial_stand(job: Job) -> Stand:
     """Return how far a job is that is not begun."""
-    return Stand("missing", 0, job.wanted.blocks * len(designs.treatments(job.wanted)))
+    return Stand("missing", 0, designs.count_trials(job.wanted))
 
 
 def read_stand(job: Job) -> Stand:

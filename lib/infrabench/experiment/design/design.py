@@ -260,6 +260,11 @@ def treatments(design: Design) -> list[tuple[str, Case]]:
     return [(name, case) for name, case in every if (name, case.workload, case.scenario) not in design.excluded]
 
 
+def count_trials(design: Design) -> int:
+    """Return how many trials `design` holds before any is added."""
+    return design.blocks * len(treatments(design))
+
+
 def workloads(design: Design) -> list[str]:
     """Return the workloads of `design`, each once."""
     return list(dict.fromkeys(case.workload for case in design.cases))
@@ -381,8 +386,7 @@ def expected_study_cost(study: Study, design: Design) -> Expectation:
     Its drift probes and its making ready are in it. Blocks that are added later, and repeats of invalid trials, cannot
     be known and are not; where a time is shared out, it is filled.
     """
-    planned = treatments(design)
-    tool_s, count = design.blocks * sum(case.seconds for _, case in planned), design.blocks * len(planned)
+    tool_s, count = design.blocks * sum(case.seconds for _, case in treatments(design)), count_trials(design)
     ready_s = design.deployments * study.ready_s(design.systems)
     rule, probes_s = design.stopping, design.blocks * study.probe_s
     blocks_s = tool_s + count * TRIAL_OVERHEAD_S + probes_s
