@@ -115,7 +115,7 @@ def test_the_lab_is_made_on_a_stock_machine_and_leaves_it_as_it_was(
 
 def test_the_gate_is_green_on_a_stock_machine(machine: Host, record_property: Callable[[str, object], None]) -> None:
     begun_s = time.monotonic()
-    options = f"--timeout {LONGEST_S:.0f} -o faulthandler_timeout=0"
+    options = f"-v --timeout {LONGEST_S:.0f} -o faulthandler_timeout=0"
     said = _run(machine, f"cd {SUITE} && TESTS='{options}' make test 2>&1 | tee /root/gate.log").stdout.decode()
     record_property("seconds", round(time.monotonic() - begun_s))
     assert re.fullmatch(r"=+ \d+ passed.* =+", said.splitlines()[-1]), said[-8000:]

@@ -19,7 +19,7 @@ import pytest
 from infrabench.core import DesignError, Machines, NotRunnable, ProvisionError
 from infrabench.machines.sites.inventory import Inventory
 from infrabench.machines.sites.site import read_file
-from infrabench_platforms.lab import node_groups, nodes, processes, shell
+from infrabench_platforms.lab import kernel_limits, node_groups, nodes, processes, shell
 from infrabench_platforms.lab.images import Image
 from tests.support.cluster_fakes import Scripted
 from tests.unit.clusters.test_cluster_kata import release
@@ -51,6 +51,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # This machine's links and loop devices may be those of a lab that is at work.
     monkeypatch.setattr(nodes, "LINKS", tmp_path / "links")
     monkeypatch.setattr(nodes, "detach_loops", lambda name="": None)
+    monkeypatch.setattr(kernel_limits, "load_bridge_filter", lambda file: None)  # some have it, and others its module
     folder = tmp_path / "lab"
     (folder / "ssh").mkdir(parents=True)
     (folder / "ssh/id_ed25519.pub").write_text("ssh-ed25519 AAAA lab\n")
