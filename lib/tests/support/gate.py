@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -30,7 +30,7 @@ HOME = Path(os.environ["INFRABENCH_TEST_RUN"])
 PROCESSOR_S = {"unit": 10.0, "notebooks": 60.0}
 LOOP_S = 0.14  # what a sum of ten million numbers takes where those were set
 
-_of_suite = lru_cache(maxsize=None)(collect.of_suite)
+_of_suite = cache(collect.of_suite)
 _test = ""  # that runs now; empty: none of the gate's
 
 
@@ -109,7 +109,7 @@ def _restore(values: dict[str, str | None]) -> None:
             os.environ[name] = value
 
 
-@lru_cache(maxsize=None)
+@cache
 def _compare_speed() -> float:
     """Return how many times as long this machine takes as the one that the limits are of; 1 for a faster one."""
     begin_s = time.process_time()
