@@ -42,6 +42,7 @@ from infrabench.core.workloads import (
     Step,
     Steps,
     Workload,
+    add_up,
     default_params,
     find_missing,
     has_work,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Protocol
 
@@ -288,6 +290,17 @@ def read_version(target: Target, argv: Sequence[str], pattern: str) -> str:
     if len(found) != 1:
         raise ParseError(argv[0], f"expected a version once, found it {len(found)} times", output)
     return found[0][1]
+
+
+def add_up(values: Iterable[float]) -> float:
+    """Return the sum of `values`, added from left to right.
+
+    A session has to be read to the same digits by every Python, and since 3.12 `sum` adds floats in another way.
+
+    >>> add_up([0.1] * 10)
+    0.9999999999999999
+    """
+    return reduce(operator.add, values, 0.0)
 
 
 def find_missing(deployment: Deployment, *programs: str) -> str | None:

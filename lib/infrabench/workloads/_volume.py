@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from infrabench.core.errors import NotAsClaimed, NotRunnable, ParseError
 from infrabench.core.systems import Deployment
-from infrabench.core.workloads import Capture, Param, Params, Roles, Step, Steps, find_missing
+from infrabench.core.workloads import Capture, Param, Params, Roles, Step, Steps, add_up, find_missing
 from infrabench.workloads import _counters
 from infrabench.workloads._parse import MIB, at, equal, json_object, positive, value, whole
 
@@ -247,7 +247,7 @@ def used(capture: Capture, before: str, after: str) -> Used:
     if min(spent.values()) < 0 or busy_s < 0 or not total_s > 0:
         raise ParseError(TOOL, f"counters went backwards between usage-{before} and usage-{after}", str((first, last)))
     # Idle time may be counted back a little.
-    return Used(sum(spent.values()), busy_s, max(total_s, busy_s), _busy_apart_s(capture, before, after))
+    return Used(add_up(spent.values()), busy_s, max(total_s, busy_s), _busy_apart_s(capture, before, after))
 
 
 def moved(capture: Capture, before: str, after: str) -> tuple[float, float]:

@@ -22,7 +22,7 @@ import json
 from pathlib import Path
 
 from infrabench.core.errors import NotAsClaimed, NotRunnable, ParseError
-from infrabench.core.workloads import Capture, Measurements, Param, Params, Roles, Step, Steps, script_command
+from infrabench.core.workloads import Capture, Measurements, Param, Params, Roles, Step, Steps, add_up, script_command
 from infrabench.workloads._parse import at, json_object, lower, positive, value, whole, within
 
 PARAMS = {
@@ -75,6 +75,6 @@ def _read(capture: Capture, who: str) -> Measurements:
     used = [within(TOOL, f"CPU time of {name}", value(TOOL, agents, name, "cpu_ns"), 0, most) for name in agents]
     resident = [positive(TOOL, f"memory of {name}", value(TOOL, agents, name, "resident_bytes")) for name in agents]
     return (
-        *lower("%", **{f"{who}_cpu_percent": 100 * sum(used) / elapsed_ns}),
-        *lower("B", **{f"{who}_memory_B": sum(resident)}),
+        *lower("%", **{f"{who}_cpu_percent": 100 * add_up(used) / elapsed_ns}),
+        *lower("B", **{f"{who}_memory_B": add_up(resident)}),
     )

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from infrabench.core import Guards, Host, SiteError, Stream
+from infrabench.core import Guards, Host, SiteError, Stream, add_up
 from infrabench.machines.hosts.remote_shell import probe
 
 ANSWER_S = 15.0  # a host that cannot answer its monitor for this long cannot be measured either
@@ -151,7 +151,7 @@ def _conditions(before: Sample, after: Sample, cgroups: Sequence[str]) -> dict[s
     cpu, load, spent, total = before["cpu"], before["load"], dict[str, float](), 0.0
     if cpu and after["cpu"]:  # a counter that a kernel lets run backwards (idle, iowait) spent nothing
         spent = {key: max(0.0, after["cpu"][key] - cpu[key]) for key in CPU}
-        total = sum(spent.values())
+        total = add_up(spent.values())
     # The folders of one system, one for each controller, hold the same tasks.
     own = [count for folder, count in ((load or {}).get("own") or {}).items() if folder in cgroups]
     waits = [(each or {}).get("memory_full_s") for each in (before["psi"], after["psi"])]
@@ -168,7 +168,7 @@ def _conditions(before: Sample, after: Sample, cgroups: Sequence[str]) -> dict[s
         "window_s": window,
         "cpu_ticks": round(total / after["cpu"]["tick_s"]) if spent else None,
         "steal_share": spent["steal"] / total if total > 0 else None,
-        "busy_share": sum(spent[key] for key in BUSY) / total if total > 0 else None,
+        "busy_share": add_up(spent[key] for key in BUSY) / total if total > 0 else None,
         "runnable_per_cpu": load["running"] / cpu["cpus"] if load and cpu else None,
         "own_runnable_per_cpu": max(own) / cpu["cpus"] if own and cpu else None,
         "memory_full_share": None if None in waits or window <= 0 else (waits[1] - waits[0]) / window,

@@ -20,6 +20,7 @@ from infrabench.core import (
     Step,
     Trial,
     Workload,
+    add_up,
     resolve_kind,
     share_out,
 )
@@ -85,14 +86,14 @@ def pool_rounds(rounds: Sequence[Sequence[Measurement]], workload: Workload) -> 
 
 def _pool_values(kind: str, values: Sequence[float]) -> float:
     if kind in ("count", "total time"):
-        return sum(values)
+        return add_up(values)
     if kind == "fixed-work rate":
-        return len(values) / sum(1 / value for value in values) if all(values) else 0.0
-    return sum(values) / len(values)
+        return len(values) / add_up(1 / value for value in values) if all(values) else 0.0
+    return add_up(values) / len(values)
 
 
 def _over_time(rates: Sequence[float], times_s: Sequence[float]) -> float:
-    return sum(rate * time_s for rate, time_s in zip(rates, times_s, strict=True)) / sum(times_s)
+    return add_up(rate * time_s for rate, time_s in zip(rates, times_s, strict=True)) / add_up(times_s)
 
 
 def join_windows(windows: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> tuple[Any, Any]:

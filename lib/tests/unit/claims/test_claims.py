@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 import csv
 import json
+import math
 import shutil
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -43,6 +46,23 @@ def test_every_recorded_session_says_what_was_written_down(source: str) -> None:
     assert {"files", "raw output", "trials", "verdicts"} <= {each.what for each in found}
     assert len({each.what for each in found}) == len(found)
     assert all(each.statement and each.command and each.seconds > 0 and each.disk_bytes for each in found)
+
+
+@pytest.mark.parametrize("source", ["storage/lab-quick-debian13-storage", "versions/lab-brief-2026-11-versions"])
+def test_a_session_is_read_to_the_same_digits_where_sum_adds_in_another_way(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Since Python 3.12 `sum` adds floats more exactly: here it does so in every Python."""
+    usual = sum
+
+    def add_exactly(values: Iterable[Any], /, start: Any = 0) -> Any:
+        every = [start, *values]
+        exact = any(isinstance(each, float) for each in every) and all(isinstance(each, float | int) for each in every)
+        return math.fsum(every) if exact else usual(every[1:], start)
+
+    monkeypatch.setattr(builtins, "sum", add_exactly)
+    [raw] = (each for each in collect_claims([source], [REANALYSIS]) if each.what == "raw output")
+    assert raw.judged.outcome == PASS, raw.judged.found
 
 
 def test_every_study_makes_claims_and_so_does_the_audit() -> None:
