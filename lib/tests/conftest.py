@@ -20,7 +20,7 @@ import pytest
 # Before numpy, matplotlib, IPython or the library are imported, here and in the processes that tests start: nothing of
 # this user's home, shell or batch job. Workers of pytest-xdist inherit it, and the folder, from whoever starts them.
 RUN = "INFRABENCH_TEST_RUN"
-KEPT = ("INFRABENCH_STATE", "INFRABENCH_TORTURE", RUN)  # the lab's images lie in the first
+KEPT = ("INFRABENCH_STATE", "INFRABENCH_TORTURE", "INFRABENCH_EMULATED", RUN)  # the lab's images lie in the first
 for name in [*os.environ]:
     if name.startswith(("INFRABENCH_", "SLURM_")) and not name.startswith(KEPT):
         del os.environ[name]
