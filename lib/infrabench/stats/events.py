@@ -186,8 +186,7 @@ def subset_sums(x: Array, y: Array, exposure: Array) -> Sums:
     """
     # subsets go by place: sorted, the units say the same however they are numbered
     order = np.lexsort((exposure, y, x))
-    # a sum over a subset is a mean whose shares are 0 and 1
-    return Sums(*intervals.means(np.stack([x, y, exposure])[:, order], subsets(x.size).T))
+    return Sums(*intervals.sums(np.stack([x, y, exposure])[:, order], subsets(x.size).T))
 
 
 def typical_p(sums: Sums, ratio: float = 1.0) -> float:

@@ -28,7 +28,7 @@ def percentile_bootstrap(x: Array) -> Answers:
 
     def ends(counts: intervals.Counts, x: Array) -> intervals.Ends:
         mean = x.mean(axis=-1, keepdims=True)
-        low, high = intervals.percentile_ends(intervals.means(x - mean, counts / x.shape[-1]))
+        low, high = intervals.percentile_ends(intervals.sums(x - mean, counts) / x.shape[-1])
         return low + mean[:, 0], high + mean[:, 0]
 
     return covers(intervals.over_cells(ends, x, resamples=RESAMPLES), 0.0)

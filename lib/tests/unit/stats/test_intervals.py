@@ -127,6 +127,19 @@ def test_studentised_intervals_are_those_of_resamples_made_one_by_one(n: int) ->
     assert intervals.bootstrap_t(x[::-1]) == intervals.bootstrap_t(x)  # in whatever order they came
 
 
+@pytest.mark.parametrize("n", [2, 30, 3000])
+def test_sums_of_resamples_are_the_same_in_whatever_order_and_beside_whatever_cells(n: int) -> None:
+    rng = np.random.default_rng([14, n])
+    x, counts = rng.lognormal(3, 2, (7, n)) - 40, intervals.resample_counts(n, 50)
+    found = intervals.sums(x, counts)
+    assert found == pytest.approx(x @ counts, rel=1e-9, abs=1e-12 * n * np.abs(x).max())
+    order = rng.permutation(n)
+    assert np.array_equal(found, intervals.sums(x[:, order], counts[order]))
+    for row in range(len(x)):
+        assert np.array_equal(found[row : row + 1], intervals.sums(x[row : row + 1], counts))
+    assert not intervals.sums(np.zeros((1, n)), counts).any()
+
+
 def test_no_bootstrap_without_something_to_infer_from() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
