@@ -32,7 +32,7 @@ from tests.support.debian import publish
 
 EMULATOR, EMULATOR_PACKAGE = "qemu-system-x86_64", "qemu-system-x86"
 # Of the addresses of examples (RFC 5737), which no lab has: one of them may be made on such a machine.
-BRIDGE, NETWORK, PREFIX = "ibstock0", "192.0.2", 24
+BRIDGE, NETWORK, PREFIX = "ibstock0", "198.51.100", 24
 USER = "admin"
 CPUS, SPARE_BYTES = 2, 24 * 2**30
 CPU = "max,avx=off,avx2=off,fma=off,f16c=off"  # with QEMU 7.2's AVX, sorting by NumPy ends in a protection fault
