@@ -158,45 +158,59 @@ def fold_diagnostics(
     )
 
 
-def load_knee(found: Results, workload: str = "web-rate", metric: str = "latency_mean_s") -> Shown:
-    """Return a workload whose rate was swept: its curve, and the rate at which each system's times leave the plateau.
+def load_knee(
+    found: Results, workload: str = "web-rate", metric: str = "latency_mean_s", rate: str | None = None
+) -> Shown:
+    """Return a workload whose load was swept: its curve, and the rate at which each system's times leave the plateau.
 
-    All systems share one limit, twice what the baseline takes at the lowest rate, so that they are compared at equal
-    latency; the rates of each block are a metric like any other, with intervals, ratios in pairs and verdicts.
+    All systems share one limit over a factor, twice what the slowest of them takes at the lowest load, so that they are
+    compared at equal latency; the rates of each block are a metric like any other, with intervals, ratios in pairs and
+    verdicts. `rate`: the metric that says how much was done; None: the level of the factor is the rate that came.
 
     >>> ib.load_knee(results)
+    >>> ib.load_knee(results, "fio-4k", rate="iops")
     """
     if not (found.estimates["workload"] == workload).any():
         return results.absent(found, workload)
-    levels = found.estimates.loc[found.estimates["workload"] == workload, "level"].dropna().unique()
-    if len(levels) < 2:
-        return paragraph(f"{workload}: one rate alone has no knee. Take several: its profile load, or --set.")
-    limit_s = knee.find_limit(found.table, workload, metric, found.data["baseline"])
-    rows, lacking = knee.sustain(found.table, workload, metric, limit_s)
-    curve = figure(found, "scaling", workload, metric)
-    tried = found.table[(found.table["workload"] == workload) & (found.table["state"] != "discarded")]
+    swept = found.table[(found.table["workload"] == workload) & found.table["level"].notna()]
+    several = {
+        str(factor): part
+        for factor, part in swept.groupby("factor", sort=False, observed=True)
+        if part["level"].min() < part["level"].max()
+    }
+    if not several:
+        return paragraph(f"{workload}: one load alone has no knee. Take several: its profile load, or --set.")
+    tried = swept[swept["state"] != "discarded"]
     blocks = tried.groupby(["session", "block"]).ngroups
-    where = f"{notation.number(levels.min())} to {notation.number(levels.max())} a second"
-    without = [
-        f"{system}: in {count} of {blocks} blocks the mean time does not cross {format_time(limit_s)} from {where}, or "
-        "trials up to there were lost, so it has no rate: take rates that reach further, or lower ones"
-        for system, count in lacking.items()
-    ]
-    if rows.empty:
-        return join(curve, listed(without))
-    ratios = contrasts(rows, found.data["baseline"], found.data["margins"])
-    intro = paragraph(
-        f"The rate at which the mean time of a request reaches {format_time(limit_s)}, {knee.TIMES:g} times what "
-        f"{found.data['baseline']} takes at {notation.number(levels.min())} requests a second:"
-    )
-    caption = f"{intro.text} means over blocks with 95 % intervals."
-    cells = write(estimates(rows), {
-        **words("system"), "blocks": lambda row: f"{row.n} of {blocks}",
-        "rate, 1/s": lambda row: both(row, "mean")[0], CI: lambda row: both(row, "mean")[1],
-    })  # fmt: skip
-    compared = [results.sentence(row) for row in ratios.itertuples(index=False)]
+    intros, cells, lines = [], [], []
+    for factor, part in several.items():
+        limit_s, slowest = knee.find_limit(part, workload, metric)
+        rows, lacking = knee.sustain(part, workload, metric, limit_s, rate)
+        lowest, highest = (notation.number(each) for each in (part["level"].min(), part["level"].max()))
+        intros.append(
+            f"The rate at which the mean time of a request reaches {format_time(limit_s)}, {knee.TIMES:g} times what "
+            f"{slowest}, the slowest there, takes at {lowest} ({factor})"
+        )
+        lines += [
+            f"{system}: in {count} of {blocks} blocks the mean time does not cross {format_time(limit_s)} from "
+            f"{lowest} to {highest} ({factor}), or trials up to there were lost, so it has no rate: take loads that "
+            "reach further, or lower ones"
+            for system, count in lacking.items()
+        ]
+        if rows.empty:
+            continue
+        cells.append(pd.DataFrame(write(estimates(rows), {
+            "load": lambda _, factor=factor: factor, **words("system"), "blocks": lambda row: f"{row.n} of {blocks}",
+            "rate, 1/s": lambda row: both(row, "mean")[0], CI: lambda row: both(row, "mean")[1],
+        })))  # fmt: skip
+        ratios = contrasts(rows, found.data["baseline"], found.data["margins"])
+        lines += [results.sentence(row) for row in ratios.itertuples(index=False)]
+    curve = figure(found, "scaling", workload, metric)
+    if not cells:
+        return join(curve, listed(lines))
+    caption = f"{'. '.join(intros)}: means over blocks with 95 % intervals."
     return join(
-        curve, intro, results.kept(found, pd.DataFrame(cells), f"{workload}-knee", caption), listed(without + compared)
+        curve, listed(intros), results.kept(found, pd.concat(cells), f"{workload}-knee", caption), listed(lines)
     )
 
 

@@ -63,6 +63,7 @@ class Sizes:
     damage_bytes: int
     damages: tuple[str, ...]
     placements: tuple[str, ...] = ("same-node",)  # of the client: that of the store, or a node of its own
+    depths: tuple[int, ...] = ()  # requests that are outstanding at once, where that is swept
 
 
 EVERY = tuple((pattern, mode, "nbd") for mode in ("default", "strict") for pattern in PATTERNS)
@@ -99,11 +100,15 @@ PAPER = Sizes(
 
 # Where the client is, and nothing else, tells a case from its neighbour. What happens to disks is the store's alone.
 NETWORK = replace(QUICK, rebuilds=(), damages=(), placements=("same-node", "two-nodes"))
+# Load to the knee: with more requests outstanding more are done in a second, until each only waits longer.
+LOAD = replace(
+    QUICK, requests=(), copy_modes=(), tests=(), rebuilds=(), damages=(), depths=(1, 2, 4, 8, 16, 32, 64, 128)
+)  # fmt: skip
 
 
 def _cases(of: Sizes) -> tuple[Case, ...]:
     """Return what a profile measures. What needs the raw area filled alike stands together: filling costs most."""
-    return (*_requests(of), *_copies(of), *_databases(of), *_rebuilds(of), *_damages(of))
+    return (*_requests(of), *_depths(of), *_copies(of), *_databases(of), *_rebuilds(of), *_damages(of))
 
 
 def _requests(of: Sizes) -> Iterator[Case]:
@@ -115,6 +120,19 @@ def _requests(of: Sizes) -> Iterator[Case]:
         params |= {"seconds": of.run_s, "ramp_s": of.ramp_s}
         took = SERVE_S + fill_s + of.ramp_s + of.run_s
         yield _case("fio-4k", name, params, took, of.area_bytes, placement, group="single requests")
+
+
+def _depths(of: Sizes) -> Iterator[Case]:
+    """Return random requests in `strict`, where no cache answers before the store: more and more of them at once."""
+    fill_s = of.area_bytes / FILL_B_PER_S / max(1, 2 * len(of.depths))  # once, for all of them
+    for pattern, depth in product(("randread", "randwrite"), of.depths):
+        params = {"pattern": pattern, "mode": "strict", "depth": depth, "area_bytes": of.area_bytes}
+        params |= {"seconds": of.run_s, "ramp_s": of.ramp_s}
+        took = SERVE_S + fill_s + of.ramp_s + of.run_s
+        yield _case(
+            "fio-4k", f"{PATTERNS[pattern]} strict depth={depth}", params, took, of.area_bytes, group="single requests",
+            factor=f"outstanding ({PATTERNS[pattern]})", level=depth,
+        )  # fmt: skip
 
 
 def _copies(of: Sizes) -> Iterator[Case]:
@@ -190,6 +208,7 @@ STUDY = Study(
         # the same spread four pools give an interval of 1.6 standard deviations to each side, three one of 2.5.
         "quick": Profile(4, _cases(QUICK), 4, BOTH),
         "long": Profile(4, _cases(LONG), 4, BOTH),
+        "load": Profile(6, _cases(LOAD), 6, BOTH),
         "network": Profile(4, _cases(NETWORK), 4, BOTH),
         "paper": Profile(30, _cases(PAPER), 6, BOTH),
     },

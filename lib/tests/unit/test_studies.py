@@ -28,7 +28,7 @@ PODS = (
 # Profiles beyond the three that every study has.
 FURTHER = {
     "cnis": {"factors", "services", "migrated"}, "containers": {"brief", "load"}, "runtimes": {"forty"},
-    "storage": {"long", "network"},
+    "storage": {"load", "long", "network"},
 }  # fmt: skip
 POOLS = {"storage": 3}  # deployments of `quick` where six are too long: wide intervals, and the notebook says so
 PLACES, MODES = ("same-node", "two-nodes"), ("default", "strict")
@@ -145,7 +145,7 @@ def test_the_profile_paper_has_what_the_papers_have_and_what_they_lack() -> None
         ("containers", {"smoke": 5, "quick": 25, "brief": 7}),
         ("cnis", {"smoke": 5, "quick": 25}),
         ("runtimes", {"smoke": 5, "quick": 30}),
-        ("storage", {"smoke": 6, "quick": 50, "network": 55, "long": 60}),
+        ("storage", {"smoke": 6, "quick": 50, "network": 55, "long": 60, "load": 25}),
     ],
 )
 def test_profiles_are_as_long_as_they_may_be(name: str, minutes: dict[str, float]) -> None:

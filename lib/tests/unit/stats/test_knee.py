@@ -54,8 +54,8 @@ def table(blocks: int = 12, **most: float) -> pd.DataFrame:
 
 def test_systems_are_compared_by_the_rates_at_which_they_reach_one_time() -> None:
     rows = table(native=3000.0, docker=2400.0)
-    limit_s = knee.find_limit(rows, "web-rate", "latency_mean_s", "native")
-    assert limit_s == pytest.approx(2 * 0.001 / (1 - 250 / 3000), rel=0.02)
+    limit_s, slowest = knee.find_limit(rows, "web-rate", "latency_mean_s")
+    assert (limit_s, slowest) == (pytest.approx(2 * 0.001 / (1 - 250 / 2400), rel=0.02), "docker")
     rates, lacking = knee.sustain(rows, "web-rate", "latency_mean_s", limit_s)
     assert (len(rates), lacking) == (24, {})
     assert rates["level"].isna().all()
@@ -92,3 +92,14 @@ def test_a_block_that_lost_all_its_trials_counts_as_one_without_a_rate() -> None
     rows = table(blocks=3, native=3000.0)
     lose(rows, rows["block"] == 1, "failed")
     assert knee.sustain(rows, "web-rate", "latency_mean_s", 0.002)[1] == {"native": 1}
+
+
+def test_where_the_load_is_no_rate_what_was_done_at_it_is() -> None:
+    rows = table(blocks=4, native=3000.0, docker=2400.0)
+    done = rows.assign(metric="iops", value=1000 * rows["level"], unit="1/s", better="higher")
+    limit_s, _ = knee.find_limit(rows, "web-rate", "latency_mean_s")
+    offered, _ = knee.sustain(rows, "web-rate", "latency_mean_s", limit_s)
+    both = pd.concat([rows, done], ignore_index=True).astype(rows.dtypes)
+    rates, lacking = knee.sustain(both, "web-rate", "latency_mean_s", limit_s, "iops")
+    assert lacking == {}
+    assert rates["value"].to_numpy() == pytest.approx(1000 * offered["value"].to_numpy())
