@@ -107,8 +107,9 @@ STUDY = Study(
         "": 0.05,  # throughput, bandwidth, CPU, mean and median of the latency, memory
         "latency_p99_s": 0.10,
         # a kubelet looks at its pods in steps of its own, which are long beside a runtime's part of a start
-        **dict.fromkeys(("all_ready_s", "ready_s", "first_instruction_s"), 0.10),
-        **dict.fromkeys(("runtime_s", "sandbox_s", "create_s", "start_s", "stop_s", "teardown_s"), 0.10),
+        **dict.fromkeys(("all_ready_s", "ready_s", "ready_p50_s", "ready_p90_s", "first_instruction_s"), 0.10),
+        **dict.fromkeys(("runtime_s", "sandbox_s", "create_s", "start_s", "stop_s"), 0.10),
+        **dict.fromkeys(("gone_p50_s", "gone_p90_s", "teardown_s"), 0.10),
         "lowest_share": 0.10,
     },
     # How many tasks are ready to run is read just before a trial. Then the pods that the trial before it started or

@@ -3,8 +3,9 @@
 All pods go, their node rests, all are made again at once, and the node rests again. Metrics, of one pod on average
 unless said otherwise:
 
-* ``ready_s``: from when the API tells of the first of them until it says that the pod is Ready; ``all_ready_s``: until
-  it says so of the last; ``first_instruction_s``: until the pod's main program runs, by its own clock, brought to the
+* ``ready_s``: from when the API tells of the first of them until it says that the pod is Ready; ``ready_p50_s`` and
+  ``ready_p90_s``: until it says so of half of them, and of nine tenths; ``all_ready_s``: of the last;
+  ``first_instruction_s``: until the pod's main program runs, by its own clock, brought to the
   conductor's and then to that of the machine which hears the API. How far these two are apart is measured in each
   trial, within half of a round trip, and a trial in which that is long is invalid.
 * ``sandbox_s``, ``create_s``, ``start_s``: what the runtime took for the sandbox, for the container, and for its start,
@@ -15,8 +16,8 @@ unless said otherwise:
 * ``cpu_s``: CPU time of the node from before their creation until the last is Ready (where its counters are known).
 * ``memory_B_per_pod``: what the node's cgroup holds more, anonymous and shared memory and the kernel's; on a node whose
   cgroup cannot be read, what its machine has available less, which is rough for few pods.
-* ``teardown_s``: from when the API tells that the first is to go until the last is gone; ``stop_s``: what the runtime
-  took to stop the sandbox.
+* ``teardown_s``: from when the API tells that the first is to go until the last is gone; ``gone_p50_s`` and
+  ``gone_p90_s``: until half of them are gone, and nine tenths; ``stop_s``: what the runtime took to stop the sandbox.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ COUNTED = ("count", "seconds")
 ROUND_TRIP_S = 0.05  # longest through the API to the conductor that its clock is compared over
 LATEST_S = 10.0  # that a program may begin after its pod is Ready, where all wait for a processor
 supported = _pods.needing()
-TIMES = ("first_instruction_s", "ready_s", "all_ready_s", *CRI, "runtime_s", "teardown_s", "stop_s", "cpu_s")
+PERCENT = (50, 90)
+TIMES = (
+    "first_instruction_s", "ready_s", *(f"ready_p{each}_s" for each in PERCENT), "all_ready_s", *CRI, "runtime_s",
+    *(f"gone_p{each}_s" for each in PERCENT), "teardown_s", "stop_s", "cpu_s",
+)  # fmt: skip
 METRICS = {**dict.fromkeys(TIMES, "time"), "memory_B_per_pod": "quantity"}
 
 
@@ -72,16 +77,19 @@ def parse(capture: Capture) -> Measurements:
     pods = capture.params["pods"]
     removal, creation = _verb(capture, "teardown", "remove", "gone_s"), _verb(capture, "create", "create", "ready_s")
     begun_s, ready = value(TOOL, creation, "begun_s"), _times(creation, "ready_s")
+    gone, going_s = _times(removal, "gone_s"), value(TOOL, removal, "begun_s")
     first = _first_instructions(capture, begun_s, ready)
     made = _operations(capture, creation)
     calls = {name: _operation(made, operation, pods, exact=True) / pods for name, operation in CRI.items()}
     times = {
         "first_instruction_s": math.fsum(first.values()) / pods - begun_s,
         "ready_s": math.fsum(ready.values()) / pods - begun_s,
+        **{f"ready_p{each}_s": _percentile(ready, each) - begun_s for each in PERCENT},
         "all_ready_s": max(ready.values()) - begun_s,
         **calls,
         "runtime_s": math.fsum(calls.values()),
-        "teardown_s": max(_times(removal, "gone_s").values()) - value(TOOL, removal, "begun_s"),
+        **{f"gone_p{each}_s": _percentile(gone, each) - going_s for each in PERCENT},
+        "teardown_s": max(gone.values()) - going_s,
         "stop_s": _operation(at(TOOL, removal, "cri"), STOP, pods, exact=False) / pods,
     }
     used_s = _pods.counted_s(capture)
@@ -120,6 +128,11 @@ def _times(said: Mapping[str, Any], key: str) -> Mapping[str, float]:
     found = {str(at(TOOL, pods, index, "name")): value(TOOL, pods, index, key) for index in range(len(pods))}
     equal(TOOL, "pods with a name of their own", len(found), len(pods))
     return found
+
+
+def _percentile(times: Mapping[str, float], percent: int) -> float:
+    """Return the time by which so many percent of the pods were there, or gone: that of one of them."""
+    return sorted(times.values())[math.ceil(percent * len(times) / 100) - 1]
 
 
 def _operations(capture: Capture, creation: Mapping[str, Any]) -> Any:

@@ -121,6 +121,16 @@ def test_ycruncher_runs_where_it_is() -> None:
         run(roles(), program="y-cruncher")
 
 
+def test_a_percentile_of_a_start_is_the_time_of_one_pod() -> None:
+    found, capture = measured("pods-startup", captured("pods-startup")), captured("pods-startup")
+    for step, key, last in (("create", "ready", "all_ready_s"), ("teardown", "gone", "teardown_s")):
+        said = json.loads(capture[step].stdout)
+        taken_s = sorted(pod[f"{key}_s"] - said["begun_s"] for pod in said["pods"])
+        assert [found[f"{key}_p50_s"], found[f"{key}_p90_s"], found[last]] == pytest.approx(
+            [taken_s[4], taken_s[8], taken_s[9]]
+        )
+
+
 def test_start_up_is_between_two_looks_at_the_node() -> None:
     names = [step.name for step in planned("pods-startup", roles()) if step.phase == "measure"]
     assert names == [
