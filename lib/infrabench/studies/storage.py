@@ -126,7 +126,7 @@ def _depths(of: Sizes) -> Iterator[Case]:
     """Return random requests in `strict`, where no cache answers before the store: more and more of them at once."""
     fill_s = of.area_bytes / FILL_B_PER_S / max(1, 2 * len(of.depths))  # once, for all of them
     for pattern, depth in product(("randread", "randwrite"), of.depths):
-        params = {"pattern": pattern, "mode": "strict", "depth": depth, "area_bytes": of.area_bytes}
+        params = {"pattern": pattern, "mode": "strict", "path": "nbd", "depth": depth, "area_bytes": of.area_bytes}
         params |= {"seconds": of.run_s, "ramp_s": of.ramp_s}
         took = SERVE_S + fill_s + of.ramp_s + of.run_s
         yield _case(
