@@ -85,7 +85,7 @@ def sustain(
             continue
         frames.append(ordered.iloc[[0]].assign(
             value=found, metric=METRIC, unit="1/s", better="higher", factor=None, level=np.nan,
-            scenario=f"{metric} up to {limit:.3g} s",
+            scenario=f"{ordered['factor'].iloc[0]} until {metric} is {limit:.3g} s",
         ))  # fmt: skip
     every = pd.concat(frames, ignore_index=True).astype(table.dtypes) if frames else table.iloc[:0]
     return every[~every["system"].isin(list(lacking))].reset_index(drop=True), lacking

@@ -9,7 +9,7 @@ The profile `factors` asks what a CNI's options change: routes in place of VXLAN
 place of iptables (`-nftables`), no kube-proxy at all (`cilium-kpr`); and whether they change both CNIs alike.
 `services` asks it on a cluster where others have a thousand services (`-1000-services`) or policies (`-1000-policies`),
 with what the CNI's programs take while nobody uses the network. `migrated` asks whether it matters that the same nodes
-had the other CNI before.
+had the other CNI before; `load` has more and more requests under way at once.
 
 A scenario is named ``PROTOCOL WAY PLACEMENT``; without a way it is the first interface of a pod that Multus made, each
 end on a processor of its own (``free``: where the scheduler puts it; ``one-cpu``: both on one, which shows the length
@@ -21,6 +21,7 @@ cluster included: it only serves the estimate of the plan.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from infrabench.core import Case, Guards, Limits, Profile, Study
@@ -28,10 +29,12 @@ from infrabench.core import Case, Guards, Limits, Profile, Study
 MIB = 2**20
 MBIT = 10**6
 NODE, NODES = "same-node", "two-nodes"
+OUTSTANDING = (1, 2, 3, 4, 6, 8, 16, 32)  # requests under way at once, where that is swept
 WAYS: dict[str, dict[str, Any]] = {
     "": {}, "second": {"interface": "second"}, "service": {"interface": "service"}, "plain": {"multus": False},
     "policy": {"policy": True}, "free": {"cpus": "free"}, "one-cpu": {"cpus": "one"},
     "service one-cpu": {"interface": "service", "cpus": "one"}, "policy one-cpu": {"policy": True, "cpus": "one"},
+    **{f"outstanding={count}": {"outstanding": count} for count in OUTSTANDING},
 }  # fmt: skip
 RATES = {"100M": 100 * MBIT, "1G": 1000 * MBIT, "max": 0}  # what UDP offers, bit/s; 0: as much as it can
 AROUND_S = 0.75  # readings, server and commands around a tool
@@ -147,6 +150,15 @@ MIGRATED = Profile(
     systems=("flannel", "flannel-migrated", "cilium", "cilium-migrated"),
     cases=(_tcp(NODE), _tcp(NODES), _udp(NODES, "max"), _rr("tcp", NODES, "one-cpu"), _crr(NODES, "service one-cpu")),
 )
+# Load to the knee: with more requests under way more are answered in a second, until each only waits longer.
+LOAD = Profile(
+    blocks=12,
+    deployments=6,
+    systems=("flannel", "cilium", "host"),
+    cases=tuple(
+        replace(_rr("tcp", NODES, f"outstanding={count}"), factor="outstanding", level=count) for count in OUTSTANDING
+    ),
+)
 LONG = {"seconds": 30, "omit_s": 5}
 PAPER = Profile(
     blocks=30,
@@ -164,7 +176,8 @@ PAPER = Profile(
     ),
 )
 PROFILES = {
-    "smoke": SMOKE, "quick": QUICK, "factors": FACTORS, "services": SERVICES, "migrated": MIGRATED, "paper": PAPER,
+    "smoke": SMOKE, "quick": QUICK, "factors": FACTORS, "services": SERVICES, "migrated": MIGRATED, "load": LOAD,
+    "paper": PAPER,
 }  # fmt: skip
 # What the points of reference have no place for: the nodes have no pods, and the bridge joins no two of them.
 OF_PODS = {"second", "service", "plain", "policy", "multus", "idle"}

@@ -3,10 +3,12 @@
 In ``TCP_RR`` and ``UDP_RR`` the client sends ``request_bytes``, waits for ``response_bytes`` and asks again, for
 ``seconds``. Metrics: ``transactions_per_s``, ``latency_mean_s`` and percentiles ``latency_p50_s``, ``latency_p90_s``,
 ``latency_p99_s`` of the time from request to answer; in ``TCP_CRR`` every request has a connection of its own, and
-the time is that from its opening to its end. netperf reads percentiles off a histogram with steps of 1 us below 100 us,
-10 us below 1 ms, 100 us below 10 ms and so on, between which it interpolates, and cuts them to whole microseconds:
-differences that are not seen in them are in the mean. Metric of ``TCP_STREAM``, of one connection:
-``throughput_bit_per_s``, payload that the server received.
+the time is that from its opening to its end. With ``outstanding`` more than one, so many requests are under way on the
+one connection at any time: each answer makes the client send the next one. By Little's law the rate times the mean time
+is how many they were, and a request has to be a packet of its own; otherwise the trial is refused. netperf reads
+percentiles off a histogram with steps of 1 us below 100 us, 10 us below 1 ms, 100 us below 10 ms and so on, between
+which it interpolates, and cuts them to whole microseconds: differences that are not seen in them are in the mean.
+Metric of ``TCP_STREAM``, of one connection: ``throughput_bit_per_s``, payload that the server received.
 
 ``port`` is that of control, ``data_port`` that of the data: fixed, since a service forwards no others. `_network`
 describes the path parameters. netperf never sends a lost datagram again and waits until the end: then the rate does not
@@ -28,6 +30,7 @@ VERSION = ("netperf", "-V"), r"^Netperf version (\S+)$"
 TOOL = "netperf"
 READS = ("2.7.0", "2.7.1")
 SERVER = "netserver"
+SEVERAL = ("TCP_RR", "UDP_RR")  # may have more than one request under way
 PROTOCOLS = {"TCP_RR": "TCP", "UDP_RR": "UDP", "TCP_CRR": "TCP", "TCP_STREAM": "TCP"}
 PARAMS = {
     **_network.PATH,
@@ -37,6 +40,7 @@ PARAMS = {
     "seconds": Param(5, least=1, unit="s", meaning="length of the run"),
     "request_bytes": Param(1, least=1, unit="B", meaning="size of a request"),
     "response_bytes": Param(1, least=1, unit="B", meaning="size of an answer"),
+    "outstanding": Param(1, least=1, meaning="requests under way at once, in TCP_RR and UDP_RR"),
     "port": Param(12865, least=1, most=65535, meaning="port of control"),
     "data_port": Param(12866, least=1, most=65535, meaning="port of the data, another one"),
 }
@@ -51,7 +55,7 @@ KEYS = {"TCP_RR": RR, "UDP_RR": RR, "TCP_CRR": RR, "TCP_STREAM": COMMON}  # of t
 MICROSECOND = 1e-6
 TIME_S = 0.005  # ELAPSED_TIME has two decimals
 SLACK = 0.1  # largest share by which the time may miss what was asked
-# Share of the time in which a request is under way: all but netperf's own work, less where a datagram was lost.
+# Share of the requests that is under way on average: all but for netperf's own work, less where a datagram was lost.
 UNDER_WAY = (0.95, 1.01)
 SETTLE_S = 30.0
 METRICS = {
@@ -79,13 +83,17 @@ def server(params: Params) -> tuple[str, ...]:
 
 
 def command(params: Params, address: str, more: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return netperf's command, with `more` of its general options."""
-    test, seconds = params["test"], params["seconds"]
+    """Return netperf's command, with `more` of its general options; `DesignError` for a test without `outstanding`."""
+    test, seconds, outstanding = params["test"], params["seconds"], params.get("outstanding", 1)
+    if outstanding > 1 and test not in SEVERAL:
+        raise DesignError(f"netperf has several requests under way in {' and '.join(SEVERAL)} alone, not in {test}")
+    # Without -D the kernel keeps a request back until the one before it is answered.
+    several = () if outstanding == 1 else ("-b", str(outstanding - 1), "-D")
     sizes = () if test == "TCP_STREAM" else ("-r", f"{params['request_bytes']},{params['response_bytes']}")
     return (
         TOOL, "-H", address, "-p", str(params["port"]), "-t", test, "-l", str(seconds),
         *more, "--",
-        "-P", f",{params['data_port']}", *sizes, "-k", ",".join(KEYS[test]),
+        "-P", f",{params['data_port']}", *sizes, *several, "-k", ",".join(KEYS[test]),
     )  # fmt: skip
 
 
@@ -110,6 +118,8 @@ def read(output: str, params: Params, address: str, late_s: float = 0.0) -> tupl
     banner = one(TOOL, "the test's name", named, output)
     equal(TOOL, "port of the data", int(banner[1]), params["data_port"])
     equal(TOOL, "binding to processors", "cpu bind" in (banner[2] or ""), params.get("cpus", "free") != "free")
+    burst = re.search(r" : nodelay\b.* : first burst ([0-9]+)\b", banner[2] or "")  # those that follow the first
+    equal(TOOL, "requests outstanding", 1 + int(burst[1]) if burst else 1, params.get("outstanding", 1))
     fields = {key: one(TOOL, key, rf"^{key}=(.+)$", output)[1] for key in KEYS[test]}
     equal(TOOL, "protocol", fields["PROTOCOL"], PROTOCOLS[test])
     elapsed_s = _value(fields, "ELAPSED_TIME")
@@ -148,10 +158,11 @@ def _transactions(
     positive(TOOL, "median", times_s["p50"])
     in_order(TOOL, "latencies", (low, times_s["p50"], times_s["p90"], times_s["p99"], high), str(told))
     in_order(TOOL, "latencies", (low, times_s["mean"], high), str(told))
-    under_way = rate * times_s["mean"]
+    outstanding = params.get("outstanding", 1)
+    under_way = rate * times_s["mean"]  # Little's law
     least = 0.0 if crowded and told["PROTOCOL"] == "TCP" else UNDER_WAY[0]  # over TCP none is lost
-    if not least <= under_way <= UNDER_WAY[1]:
-        raise ParseError(TOOL, f"a request was under way {100 * under_way:.1f} % of the time: one was lost", str(told))
+    if not least <= under_way / outstanding <= UNDER_WAY[1]:
+        raise ParseError(TOOL, f"{under_way:.3f} of {outstanding} requests were under way: one was lost", str(told))
     latencies = lower("s", **{f"latency_{name}_s": time_s for name, time_s in times_s.items()})
     return (*higher("1/s", transactions_per_s=rate), *latencies), Amount(done, "packets")
 

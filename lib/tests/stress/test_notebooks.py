@@ -51,8 +51,9 @@ def test_a_narrowed_session_is_shown_without_errors(study: str, given: dict[str,
         ("storage", "quick", {}, ZFS),
         ("storage", "quick", {"not_run": {"ceph": storage_fixtures.NO_LOOP}}, ZFS),
         ("storage", "smoke", FAILED, None),
+        ("storage", "load", {}, ZFS),
     ],
-    ids=["not run", "emulated", "user space", "one system", "failed"],
+    ids=["not run", "emulated", "user space", "one system", "failed", "load"],
 )
 def test_a_session_of_other_systems_is_shown_without_errors_and_with_its_figures(
     study: str, profile: str, how: dict[str, Any], unqualified: str | None, tmp_path: Path

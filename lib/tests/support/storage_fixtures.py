@@ -36,6 +36,7 @@ IOPS = {  # pattern, mode -> zfs, ceph
     ("randwrite", "default"): (7.4e3, 3.6e3), ("read", "strict"): (39e3, 5.4e3), ("write", "strict"): (5e3, 3.8e3),
     ("randread", "strict"): (13.5e3, 7.3e3), ("randwrite", "strict"): (2.65e3, 1.6e3),
 }  # fmt: skip
+DEPTH, HALF_DEPTH = 32, 8  # requests outstanding at the rates above; at which a system does half of what it can at most
 RATE_B_PER_S = {"open": (200e6, 120e6), "default": (190e6, 14e6)}
 Row = tuple[str, float, str, str]
 
@@ -107,7 +108,9 @@ def _requests(trial: Trial) -> list[Row]:
     params = trial.params
     rate = IOPS[params["pattern"], params["mode"]][_which(trial)] * _speed(trial)
     rate *= 1.4 if params["path"] == "rbd" else 1.0
-    mean = 32 / rate
+    depth = params.get("depth", DEPTH)
+    rate *= depth / (depth + HALF_DEPTH) * (DEPTH + HALF_DEPTH) / DEPTH
+    mean = depth / rate
     return [
         ("iops", rate, "1/s", "higher"), ("latency_mean_s", mean, "s", "lower"),
         ("latency_p50_s", 0.8 * mean, "s", "lower"), ("latency_p99_s", 4 * mean, "s", "lower"),

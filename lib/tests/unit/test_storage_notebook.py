@@ -16,9 +16,9 @@ from infrabench.analysis.session_data import Session, open_session, pool
 from infrabench.analysis.tables import Question, matrix_table
 from infrabench.core import DesignError, ParseError
 from infrabench.ledger import records
-from infrabench.notebook import storage_cells
+from infrabench.notebook import sections, storage_cells
 from tests.support.analysis_fixtures import lose, results_in, table_of, table_rows
-from tests.support.storage_fixtures import NO_LOOP, write_session
+from tests.support.storage_fixtures import DEPTH, HALF_DEPTH, IOPS, NO_LOOP, write_session
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
@@ -259,3 +259,15 @@ def test_trials_that_do_not_count_are_not_drawn(session: Session) -> None:
     table = session.table.assign(state=pd.Series(states, dtype="str"))
     samples, _ = storage_cells.courses(replace(session, table=table), "rebuild")
     assert set(samples["block"]) == {1, 2, 3}
+
+
+def test_systems_are_compared_by_their_requests_at_one_latency(tmp_path: Path) -> None:
+    found = results_in(tmp_path, lambda folder: write_session(folder, profile="load"))
+    shown = sections.load_knee(found, "fio-4k", rate="iops").text
+    # A time of (depth + HALF_DEPTH) / most is twice that of one request at HALF_DEPTH + 2 of them.
+    share = (HALF_DEPTH + 2) / (2 * HALF_DEPTH + 2) * (DEPTH + HALF_DEPTH) / DEPTH
+    for pattern, name in (("randread", "random read"), ("randwrite", "random write")):
+        row = re.search(rf"\| outstanding \({name}\) \| ceph \| 6 of 6 \| (\d+) \|", shown)
+        assert row
+        assert float(row[1]) == pytest.approx(share * IOPS[pattern, "strict"][1], rel=0.1)
+        assert re.search(rf"- outstanding \({name}\) until latency_mean_s is 0.00\d+ s, ceph: 0.[34]\d+ times", shown)

@@ -113,6 +113,7 @@ def test_services_are_ready_when_they_answer_and_are_stopped() -> None:
         ("redis", {"requests": 1001, "pipeline": 2}),
         ("iperf3", {"rate_bit_per_s": 1000}),
         ("netperf", {"data_port": 12865}),
+        ("netperf", {"test": "TCP_CRR", "outstanding": 2}),
         ("fio-4k", {"area_bytes": 4097}),
         ("fio-4k", {"block_bytes": 1000, "area_bytes": 10**6}),
         ("file-copy", {"files": 44, "total_bytes": 43 * 2**20}),
@@ -189,6 +190,7 @@ def test_parameters_reach_the_tools() -> None:
     assert " -u" not in tool("iperf3")
     assert "-t UDP_RR -l 5 -- -P ,12866 -r 1,1 -k PROTOCOL," in tool("netperf", test="UDP_RR")
     assert "LATENCY" not in tool("netperf", test="TCP_STREAM")
+    assert "-r 1,1 -b 7 -D -k " in tool("netperf", outstanding=8)  # the first, and those that follow it
     postal = next(step for step in planned("mail", max_kib=64) if step.name == "postal").argv
     assert postal[postal.index("-m") + 1] == "64"
 
