@@ -5,7 +5,8 @@ two layers, so a system here is a pair: the runtime that the kubelet speaks to, 
 pod. Two contrasts answer apart: another high-level runtime above runc (`crio-runc`), and another low-level one below
 containerd (`containerd-crun`, `containerd-runsc`, `containerd-kata`); the rest of the pairs say whether the two add up.
 Added to the paper: start-up at the runtime's interface and end to end, tear-down, memory of an idle pod, latency
-percentiles, single pods, and neighbours that are idle (`first`) beside neighbours that do the same (`pairs`).
+percentiles, reads and writes of a file in memory, single pods, and neighbours that are idle (`first`) beside neighbours
+that do the same (`pairs`).
 
 A scenario ends in the number of equal pods that stand on the node: all of them do the work at once, behind a barrier.
 What needs the same number of pods stands together in a block, because making them costs more than measuring them.
@@ -35,14 +36,23 @@ class Length:
     stream_s: int
     array_bytes: int  # three of them in each pod
     sysbench_s: int
+    fileio_s: int
+    fileio_pods: int  # with more pods it is left out
     digits: int
     loads: tuple[str, ...]  # which pairs of pods talk: all of them, or the first alone
 
 
-TINY = Length(seconds=1, stream_s=3, array_bytes=16 * MIB, sysbench_s=1, digits=250_000, loads=("pairs",))
-# A tool of an isolated runtime takes a second to begin where 20 do at once, and that counts.
-SHORT = replace(TINY, seconds=3, sysbench_s=4)
-LONG = Length(seconds=10, stream_s=20, array_bytes=32 * MIB, sysbench_s=10, digits=1_000_000, loads=("pairs", "first"))
+TINY = Length(
+    seconds=1, stream_s=3, array_bytes=16 * MIB, sysbench_s=1, fileio_s=1, fileio_pods=10, digits=250_000,
+    loads=("pairs",),
+)  # fmt: skip
+# A tool of an isolated runtime takes a second to begin where 20 do at once, and that counts. Requests to files are made
+# with 10 pods only: so `quick` grows by one case, and what a system call costs is seen with few pods already.
+SHORT = replace(TINY, seconds=3, sysbench_s=4, fileio_s=3)
+LONG = Length(
+    seconds=10, stream_s=20, array_bytes=32 * MIB, sysbench_s=10, fileio_s=10, fileio_pods=80, digits=1_000_000,
+    loads=("pairs", "first"),
+)  # fmt: skip
 
 
 def _cases(pods: int, of: Length) -> tuple[Case, ...]:
@@ -52,6 +62,7 @@ def _cases(pods: int, of: Length) -> tuple[Case, ...]:
         *(_netperf(pods, of) if pods > 1 else ()),
         _case("stream", pods, "", of.stream_s, array_bytes=of.array_bytes, seconds=of.stream_s),
         _case("sysbench-cpu", pods, "", of.sysbench_s, seconds=of.sysbench_s),
+        *(_fileio(pods, of) if pods <= of.fileio_pods else ()),
         _case("pi", pods, "", max(1, pods / CPUS) * of.digits / DIGITS_PER_S, digits=of.digits),
     ]
     return tuple(replace(case, seconds=round(case.seconds + POD_S * pods / len(cases), 1)) for case in cases)
@@ -62,6 +73,11 @@ def _netperf(pods: int, of: Length) -> Iterator[Case]:
         for load in of.loads:
             name = test if load == "pairs" else f"{test} {load}"
             yield _case("netperf", pods, name, of.seconds, test=test.upper(), seconds=of.seconds, load=load)
+
+
+def _fileio(pods: int, of: Length) -> Iterator[Case]:
+    # all pods make their files before, and remove them after: each is a round of commands too
+    yield _case("sysbench-fileio", pods, "", of.fileio_s + 2 * AROUND_S, seconds=of.fileio_s)
 
 
 def _case(workload: str, pods: int, name: str, took: float, **given: Any) -> Case:

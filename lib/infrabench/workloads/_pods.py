@@ -65,23 +65,34 @@ def pairs(params: Params) -> str:
 
 def conducted(
     params: Params, roles: Roles, tool: Sequence[str], limit_s: float,
-    options: Sequence[str] = (),
+    options: Sequence[str] = (), before: Sequence[str] = (), after: Sequence[str] = (),
 ) -> tuple[Step, ...]:  # fmt: skip
     """Return the steps of a trial that runs `tool` in all pods at once.
 
     `limit_s` is the longest time for getting ready, and again for the tool; `options` are more of ``ib-pods run``.
+    Commands `before` and `after`, where given, run in all pods too, outside of what is measured, as steps of that name.
     """
     check(params, roles)
-    argv = ("ib-pods", "run", "-n", str(params["pods"]), "-t", f"{limit_s:g}", *options, "--", *tool)
-    # A pod that is lost in the middle is given up after twice the limit and the time of a few answers.
-    run = Step("run", "conductor", argv, timeout_s=3 * limit_s + COMMAND_S)
     return (
         verb(roles, "ensure", "prepare", params["pods"]),
+        *_everywhere("before", "prepare", params, before, limit_s),
         *reading(roles, "node-before", "prepare"),
-        run,
+        *_everywhere("run", "measure", params, tool, limit_s, options),
         *reading(roles, "node-after", "cleanup"),
+        *_everywhere("after", "cleanup", params, after, limit_s),
         *rescue(roles),
     )
+
+
+def _everywhere(
+    name: str, phase: Any, params: Params, tool: Sequence[str], limit_s: float, options: Sequence[str] = ()
+) -> tuple[Step, ...]:
+    """Return the step in which all pods run `tool`; none where there is no tool."""
+    if not tool:
+        return ()
+    argv = ("ib-pods", "run", "-n", str(params["pods"]), "-t", f"{limit_s:g}", *options, "--", *tool)
+    # A pod that is lost in the middle is given up after twice the limit and the time of a few answers.
+    return (Step(name, "conductor", argv, timeout_s=3 * limit_s + COMMAND_S, phase=phase),)
 
 
 def verb(roles: Roles, name: str, phase: Any, count: int | None = None, step: str = "") -> Step:
@@ -178,17 +189,17 @@ def lines(output: str, count: int) -> list[Mapping[str, Any]]:
     return rows[:-1]
 
 
-def read(capture: Capture, gate: str = "exec", paired: str | None = None) -> Run:
+def read(capture: Capture, gate: str = "exec", paired: str | None = None, step: str = "run") -> Run:
     """Return what ``ib-pods run`` printed; `ParseError` unless every pod did its job, and the one that was asked for.
 
-    `gate` and `paired` are what it was given as ``--gate`` and ``--pairs``.
+    `gate` and `paired` are what it was given as ``--gate`` and ``--pairs``; `step` is the one in which it ran.
     """
     params = capture.params
-    records = lines(whole(TOOL, capture, "run"), params["pods"])
+    records = lines(whole(TOOL, capture, step), params["pods"])
     equal(TOOL, "number of pods", len(records) - 1, params["pods"])
     first, *rows = records
     equal(TOOL, "the run's keys", set(first), RUN_KEYS)
-    limit_s, command = _given(capture["run"].argv)
+    limit_s, command = _given(capture[step].argv)
     for key, expected in (("count", params["pods"]), ("gate", gate), ("pairs", paired), ("command", command)):
         equal(TOOL, key, first[key], expected)
     equal(TOOL, "limit_s", value(TOOL, first, "limit_s"), limit_s)

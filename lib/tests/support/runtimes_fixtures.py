@@ -15,7 +15,7 @@ from infrabench.core import Measurement, Request, Study, Trial, TrialRecord, can
 from infrabench.experiment.design import design as designs
 
 NO_KATA = "Kata is not installed: /opt/kata has no hypervisor"
-# how much slower a system is than the baseline: start-up, network, memory bandwidth, processor, memory of a pod
+# how much slower a system is than the baseline: start-up, network (and files), memory bandwidth, processor, memory
 COST: Mapping[str, tuple[float, float, float, float, float]] = {
     "containerd-runc": (1.0, 1.0, 1.0, 1.0, 1.0),
     "crio-runc": (1.12, 1.0, 1.0, 1.0, 1.1),
@@ -130,6 +130,12 @@ def _measured(trial: Trial) -> list[Measurement]:
         "pods-sysbench-cpu": lambda: [
             ("events_per_s", 2400 / cpu * min(n, 2) / 2, "1/s", "higher"),
             ("pod_events_per_s", 2400 / cpu * min(n, 2) / 2 / n, "1/s", "higher"),
+            ("lowest_share", 0.9, "1", "higher"),
+            ("cpu_percent", 98.0, "%", "lower"),
+        ],
+        "pods-sysbench-fileio": lambda: [
+            ("requests_per_s", 450_000 / net * min(n, 2) / 2, "1/s", "higher"),
+            ("pod_requests_per_s", 450_000 / net * min(n, 2) / 2 / n, "1/s", "higher"),
             ("lowest_share", 0.9, "1", "higher"),
             ("cpu_percent", 98.0, "%", "lower"),
         ],

@@ -59,7 +59,7 @@ PAPERS: dict[str, dict[tuple[str, str], dict[str, Any]]] = {
     },
     "runtimes": {
         **{(f"pods-{name}", f"{n} pods"): {"pods": n}
-           for name in ("startup", "stream", "sysbench-cpu", "pi") for n in (10, 20, 40, 80)},
+           for name in ("startup", "stream", "sysbench-cpu", "sysbench-fileio", "pi") for n in (10, 20, 40, 80)},
         **{("pods-netperf", f"tcp_{name} {n} pods"): {"pods": n, "test": f"TCP_{name.upper()}"}
            for name in ("stream", "rr") for n in (10, 20, 40, 80)},
         ("pods-pi", "1 pod"): {"pods": 1, "digits": 1_000_000},

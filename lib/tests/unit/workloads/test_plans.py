@@ -120,6 +120,7 @@ def test_services_are_ready_when_they_answer_and_are_stopped() -> None:
         ("oltp", {"buffer_pool_bytes": 2**23 + 1}),
         ("rebuild", {"foreground_iops": 101}),
         ("integrity", {"files": 16, "total_bytes": 2**16}),
+        ("pods-sysbench-fileio", {"file_bytes": 5000}),
     ],
 )
 def test_parameters_that_a_tool_does_not_take_are_refused(name: str, params: dict[str, Any]) -> None:

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from infrabench import registry
 from infrabench.core import Capture, Deployment, NotAsClaimed, NotRunnable, ParseError, Target
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.workloads import _pods, pods_pi, stream
+from infrabench.workloads import _pods, pods_pi, pods_sysbench_fileio, stream
 from infrabench_platforms.clusters import _population
 from tests.support.captures import with_stdout
 from tests.support.workloads import Change, captured, changed, measured, planned, refused
 
-NAMES = ("pods-startup", "pods-netperf", "pods-stream", "pods-sysbench-cpu", "pods-pi")
+NAMES = ("pods-startup", "pods-netperf", "pods-stream", "pods-sysbench-cpu", "pods-sysbench-fileio", "pods-pi")
 # Of a public collection of computations on Linux (github.com/tkoz0/y-cruncher), as ib-pods tells it: by bytes.
 VALIDATION = Path(__file__).with_name("ycruncher-0.7.8.txt").read_bytes().decode("latin-1")
 Rows = list[dict[str, Any]]
@@ -42,14 +42,14 @@ def roles(*names: str, pods: int | None = 61, **lifecycle: tuple[str, ...]) -> d
     return {name: every[name] for name in names or every}
 
 
-def told(workload: str) -> Rows:
-    return [json.loads(line) for line in captured(workload)["run"].stdout.splitlines()]
+def told(workload: str, step: str = "run") -> Rows:
+    return [json.loads(line) for line in captured(workload)[step].stdout.splitlines()]
 
 
-def retold(workload: str, rows: Rows, **params: Any) -> Capture:
+def retold(workload: str, rows: Rows, step: str = "run", **params: Any) -> Capture:
     """Return a captured run in which ib-pods said `rows`."""
     lines = "".join(json.dumps(row) + "\n" for row in rows)
-    return with_stdout(captured(workload, **params), "run", lines.encode())
+    return with_stdout(captured(workload, **params), step, lines.encode())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -62,7 +62,8 @@ def test_pods_stand_before_and_those_of_a_failed_trial_go(name: str) -> None:
     assert [(step.argv[3:], step.phase) for step in (evidence, remove)] == [
         (("evidence",), "rescue"), (("remove",), "rescue"),
     ]  # fmt: skip
-    assert [step.name for step in steps if step.phase == "cleanup"] == ["node-after"] * (name != "pods-startup")
+    cleanup = ["node-after"] * (name != "pods-startup") + ["after"] * (name == "pods-sysbench-fileio")
+    assert [step.name for step in steps if step.phase == "cleanup"] == cleanup
     # A node that is not given is not read.
     assert {step.role for step in planned(name, roles("conductor", "control"))} == {"conductor", "control"}
 
@@ -102,6 +103,19 @@ def test_the_conductor_is_told_what_to_do() -> None:
     for step in planned("pods-stream", roles(), seconds=100):
         if step.name == "run":  # it gives up by itself before it is given up
             assert step.timeout_s > 2 * 160 + 20
+
+
+def test_files_are_made_before_the_node_is_read_and_removed_after() -> None:
+    steps = planned("pods-sysbench-fileio", roles(), pods=3, seconds=1, file_bytes=8192)
+    assert [step.name for step in steps[:-2]] == ["ensure", "before", "node-before", "run", "node-after", "after"]
+    commands = {step.name: step.argv for step in steps if step.role == "conductor"}
+    assert {argv[:7] for argv in commands.values()} == {("ib-pods", "run", "-n", "3", "-t", "62", "--")}
+    before, run, after = (commands[name][7:] for name in ("before", "run", "after"))
+    assert before[:2] == run[:2] == ("sh", "-c")
+    assert [argv[2].startswith("cd /dev/shm && ") for argv in (before, run)] == [True, True]
+    assert (before[3:-1], before[-1], run[-1]) == (run[3:-1], "prepare", "run")
+    assert {"--file-total-size=8192", "--file-fsync-freq=0", "--file-fsync-end=off"} < set(run)
+    assert after == ("rm", "/dev/shm/test_file.0")
 
 
 @pytest.mark.parametrize(("pods", "load"), [(1, "pairs"), (5, "pairs"), (1, "first")])
@@ -277,12 +291,12 @@ def test_each_pair_counts_once_and_idle_pods_not_at_all() -> None:
     assert first["lowest_share"] == 1
 
 
-def in_pod(workload: str, row: int, old: str, new: str) -> Capture:
+def in_pod(workload: str, row: int, old: str, new: str, step: str = "run") -> Capture:
     """Return a captured run with one place of a pod's output changed; the place has to be there."""
-    rows = told(workload)
+    rows = told(workload, step)
     assert old in rows[row]["stdout"]
     rows[row]["stdout"] = rows[row]["stdout"].replace(old, new, 1)
-    return retold(workload, rows)
+    return retold(workload, rows, step)
 
 
 @pytest.mark.parametrize(
@@ -299,12 +313,49 @@ def in_pod(workload: str, row: int, old: str, new: str) -> Capture:
         ("pods-stream", '"awake_s"', '"awake"', "awake_s is missing"),
         ("pods-stream", '"ended_s"', '"ended"', "ended_s is missing"),
         ("pods-sysbench-cpu", "Number of threads: 1", "Number of threads: 2", "number of threads must be 1"),
+        ("pods-sysbench-fileio", "Number of threads: 1", "Number of threads: 2", "number of threads must be 1"),
+        ("pods-sysbench-fileio", "1 files, 16MiB", "2 files, 16MiB", "expected the options"),
+        ("pods-sysbench-fileio", "Block size 4KiB", "Block size 16KiB", "expected the options"),
+        ("pods-sysbench-fileio", "(none)", "direct", "expected the options"),
+        ("pods-sysbench-fileio", "ratio for combined random IO test: 1.00", "ratio: 1.50", "expected the options"),
+        ("pods-sysbench-fileio", "Using synchronous", "Using asynchronous", "expected the options"),
+        ("pods-sysbench-fileio", "Using s", "Calling fsync() at the end of test.\nUsing s", "expected the options"),
+        ("pods-sysbench-fileio", "fsyncs/s:                     0.00", "fsyncs/s: 9.00", "fsyncs/s must be 0"),
+        ("pods-sysbench-fileio", " writes/s:                     ", " writes/s:      9", "are not"),
+        ("pods-sysbench-fileio", " read, MiB/s:                  ", " read, MiB/s:   9", "read, MiB/s must be from"),
+        ("pods-sysbench-fileio", "total number of events:              ", "total number of events: 9", "are not"),
         ("pods-netperf", " to 10.77.0.1 ", " to 10.77.0.2 ", "expected the test's name once"),
         ("pods-pi", "  -\n", "  -", "expected the hash of pod-002 once"),
     ],
 )
 def test_one_pod_that_did_something_else_is_refused(workload: str, old: str, new: str, said: str) -> None:
     assert said in refused(workload, in_pod(workload, 2, old, new))
+
+
+@pytest.mark.parametrize("step", ["before", "after"])
+def test_a_pod_that_made_or_kept_another_file_is_refused(step: str) -> None:
+    rows = told("pods-sysbench-fileio", step)
+    rows[2]["status"] = 1
+    assert "status of pod-002 must be 0" in refused("pods-sysbench-fileio", retold("pods-sysbench-fileio", rows, step))
+    less = in_pod("pods-sysbench-fileio", 2, "16777216 bytes", "16773120 bytes", "before")
+    assert "bytes written of pod-002 must be 16777216" in refused("pods-sysbench-fileio", less)
+
+
+def test_reads_and_writes_alternate() -> None:
+    name = "pods-sysbench-fileio"
+    found = re.search(r"reads/s: +([0-9.]+)\n +writes/s: +([0-9.]+)", told(name)[2]["stdout"])
+    assert found
+    reads, writes = (float(rate) for rate in found.groups())
+    other = in_pod(name, 2, found[0], f"reads/s: {reads - 90:.2f}\n    writes/s: {writes + 90:.2f}")
+    assert "writes/s must be from" in refused(name, other)
+
+
+def test_sizes_are_those_that_sysbench_prints() -> None:
+    sizes = {
+        1000: "1000B", 1023: "1023B", 12288: "12KiB", 100_000: "97.656KiB", 1_500_000: "1.4305MiB",
+        16_781_312: "16.004MiB", 2**27: "128MiB", 2**30: "1GiB",
+    }  # fmt: skip
+    assert {size: pods_sysbench_fileio._size(size) for size in sizes} == sizes
 
 
 def test_processor_time_is_by_the_formulas() -> None:
