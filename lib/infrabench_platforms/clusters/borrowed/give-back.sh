@@ -17,9 +17,12 @@ if [ -n "$units" ]; then
   systemctl stop $units
 fi
 # Pods live in a cgroup of their own (of each hierarchy), and their keepers run programs of ours: both by process id.
+# systemd forgets a unit whose last processes end late (keepers, of containerd's), and leaves its cgroup behind.
+groups="kubepods kata_overhead"
+for unit in $units; do groups="$groups system.slice/$unit"; done
 case $(stat -f -c %T /sys/fs/cgroup) in
-  cgroup2fs) tops="/sys/fs/cgroup/kubepods /sys/fs/cgroup/kata_overhead" ;;
-  *) tops=$(ls -d /sys/fs/cgroup/*/kubepods /sys/fs/cgroup/*/kata_overhead 2>/dev/null) ;;
+  cgroup2fs) tops=$(printf '/sys/fs/cgroup/%s\n' $groups) ;;
+  *) tops=$(for group in $groups; do ls -d /sys/fs/cgroup/*/"$group"; done 2>/dev/null) ;;
 esac
 tries=0
 while [ $tries -lt 100 ]; do

@@ -175,6 +175,15 @@ def test_processes_of_pods_are_ended_by_their_cgroup(machine: Sandbox) -> None:
     assert remote.give_back(machine) == []
 
 
+def test_a_unit_that_systemd_forgot_leaves_no_cgroup(machine: Sandbox) -> None:
+    unit = "infrabench-containerd.service"
+    group = f"/sys/fs/cgroup/pids/system.slice/{unit}"
+    remote.borrow(machine)
+    machine.sh(f"echo 'Description=infrabench: containerd' >/etc/systemd/system/{unit}; mkdir -p {group}/keepers")
+    assert remote.give_back(machine) == []
+    machine.sh(f"[ ! -e {group} ]")
+
+
 def test_empty_tables_of_a_filter_go_and_those_with_a_rule_of_others_stay(machine: Sandbox) -> None:
     machine.sh("nft flush ruleset; nft add table ip raw")
     remote.borrow(machine)
