@@ -24,9 +24,6 @@ pytestmark = [
     pytest.mark.skipif(LACKING is not None, reason=f"not run: {LACKING}"),
 ]
 SLOW_S = 600.0
-# After its last interval iperf3 counts on for up to 0.1 s here, a hundred times longer than elsewhere. Such a trial was
-# run; it is refused, since its rate may be wrong by a hundredth.
-LATE_COUNT = "unparsable: iperf3: bytes at the end, of all intervals,"
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +53,9 @@ def test_a_cluster_is_made_of_stock_machines_and_leaves_them_as_they_were(
     set_to = ("--set", *(f"{workload}.{each}" for each in settings))
     assert cli.main(["run", study, *chosen, *set_to, *given, "--session", system]) == 0
     folder = inventory.parent / "data/runs" / study / system
-    trials = records.read_trials(folder)
-    assert trials
-    lost = [f"{each.state}: {each.reason}" for each in trials if each.state != "ok"]
-    assert [each for each in lost if not each.startswith(LATE_COUNT)] == []
+    states = [each.state for each in records.read_trials(folder)]
+    assert states
+    assert set(states) == {"ok"}
     assert records.verify(folder) == []
     changed = stock_guests.list_changes(before, stock_guests.ask(inventory, stock_guests.STATE))
     assert not changed, changed
