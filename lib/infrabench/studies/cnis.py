@@ -9,7 +9,8 @@ The profile `factors` asks what a CNI's options change: routes in place of VXLAN
 place of iptables (`-nftables`), no kube-proxy at all (`cilium-kpr`); and whether they change both CNIs alike.
 `services` asks it on a cluster where others have a thousand services (`-1000-services`) or policies (`-1000-policies`),
 with what the CNI's programs take while nobody uses the network. `migrated` asks whether it matters that the same nodes
-had the other CNI before; `load` has more and more requests under way at once.
+had the other CNI before; `load` has more and more requests under way at once; `long` has what the paper prints,
+for 30 s.
 
 A scenario is named ``PROTOCOL WAY PLACEMENT``; without a way it is the first interface of a pod that Multus made, each
 end on a processor of its own (``free``: where the scheduler puts it; ``one-cpu``: both on one, which shows the length
@@ -159,16 +160,27 @@ LOAD = Profile(
         replace(_rr("tcp", NODES, f"outstanding={count}"), factor="outstanding", level=count) for count in OUTSTANDING
     ),
 )
-LONG = {"seconds": 30, "omit_s": 5}
+SUSTAINED = {"seconds": 30, "omit_s": 5}
+# What the paper prints, with streams and datagrams as long as its profile has them: each deployment has one block.
+LONG = Profile(
+    blocks=6,
+    deployments=6,
+    systems=("flannel", "cilium"),
+    cases=tuple(
+        case
+        for place in (NODE, NODES)
+        for case in (_tcp(place, **SUSTAINED), *(_udp(place, rate, **SUSTAINED) for rate in ("1G", "max")))
+    ),
+)
 PAPER = Profile(
     blocks=30,
     deployments=6,
     systems=OF_THE_PAPER,
     cases=(
-        *(_tcp(place, streams=streams, **LONG) for place in (NODE, NODES) for streams in (1, 4)),
-        *(_tcp(place, way, **LONG) for way in ("service", "plain", "policy", "free") for place in (NODE, NODES)),
-        _tcp(NODES, "second", **LONG),
-        *(_udp(place, rate, **LONG) for place in (NODE, NODES) for rate in RATES),
+        *(_tcp(place, streams=streams, **SUSTAINED) for place in (NODE, NODES) for streams in (1, 4)),
+        *(_tcp(place, way, **SUSTAINED) for way in ("service", "plain", "policy", "free") for place in (NODE, NODES)),
+        _tcp(NODES, "second", **SUSTAINED),
+        *(_udp(place, rate, **SUSTAINED) for place in (NODE, NODES) for rate in RATES),
         *(_rr(protocol, place, seconds=30) for protocol in ("tcp", "udp") for place in (NODE, NODES)),
         *(_rr("tcp", NODES, way, seconds=30) for way in ("second", "service", "plain", "one-cpu", "free")),
         _agents(30.0, 5.0, 65.0),
@@ -177,7 +189,7 @@ PAPER = Profile(
 )
 PROFILES = {
     "smoke": SMOKE, "quick": QUICK, "factors": FACTORS, "services": SERVICES, "migrated": MIGRATED, "load": LOAD,
-    "paper": PAPER,
+    "long": LONG, "paper": PAPER,
 }  # fmt: skip
 # What the points of reference have no place for: the nodes have no pods, and the bridge joins no two of them.
 OF_PODS = {"second", "service", "plain", "policy", "multus", "idle"}

@@ -27,7 +27,7 @@ PODS = (
 )  # fmt: skip
 # Profiles beyond the three that every study has.
 FURTHER = {
-    "cnis": {"factors", "services", "migrated", "load"}, "containers": {"brief", "load"}, "runtimes": {"forty"},
+    "cnis": {"factors", "services", "migrated", "load", "long"}, "containers": {"brief", "load"}, "runtimes": {"forty"},
     "storage": {"load", "long", "network"},
 }  # fmt: skip
 POOLS = {"storage": 3}  # deployments of `quick` where six are too long: wide intervals, and the notebook says so
