@@ -39,7 +39,8 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ("runtimes", "containerd-runc", "pods-sysbench-cpu", ("pods=4",)),  # as many as there is memory for
         ("runtimes", "crio-runc", "pods-sysbench-cpu", ("pods=4",)),
         # Not iperf3: on an emulated processor it counts up to 0.1 s longer than its last interval, and is refused.
-        ("cnis", "flannel", "netperf", ("test=TCP_RR", "placement=two-nodes", "seconds=5")),
+        # Of some 70 round trips a second there, a minute has enough packets to tell which way they went.
+        ("cnis", "flannel", "netperf", ("test=TCP_RR", "placement=two-nodes", "seconds=60")),
     ],
 )
 def test_a_cluster_is_made_of_stock_machines_and_leaves_them_as_they_were(
