@@ -19,6 +19,8 @@ from infrabench.notebook import headless
 from tests.support import sidecars
 from tests.support.places import PLATFORMS, ROOT, SELFCHECK
 
+pytestmark = pytest.mark.timeout(600)  # a notebook takes half a minute, and minutes beside the work of others
+
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 STUDIES = ["containers", "cnis", "runtimes", "storage"]
 FORBIDDEN = (ast.FunctionDef, ast.ClassDef, ast.Lambda, ast.Try, ast.For, ast.While)
