@@ -13,6 +13,8 @@ from infrabench.notebook import headless, published_audit
 from tests.support import sidecars
 from tests.support.places import ROOT
 
+pytestmark = pytest.mark.timeout(600)  # the notebook takes half a minute, and minutes beside the work of others
+
 NOTEBOOK = ROOT / "notebooks" / "published.ipynb"
 
 
