@@ -146,7 +146,7 @@ TOOLS: Mapping[str, Tool] = {
         Case("web", "users=100", {"users": 100, "requests": 1000}, seconds=1.6), ("requests_per_s",), _ab
     ),
     "iperf3": Tool(
-        Case("iperf3", "tcp two-nodes", {"seconds": 2, "omit_s": 0, "cpus": "apart"}, seconds=3.2),
+        Case("iperf3", "tcp two-nodes", {"seconds": 2, "cpus": "apart"}, seconds=3.2),
         ("throughput_bit_per_s",), _iperf3, "cnis",
     ),
     "netperf": Tool(

@@ -43,15 +43,14 @@ CRR_S = 4.6  # netperf sleeps for most of it before it connects anew each time
 POD_S = 2.7  # making and removing a pod; a second longer through Multus than without it
 
 
-def _tcp(place: str, way: str = "", *, streams: int = 1, seconds: int = 1, omit_s: int = 0) -> Case:
+def _tcp(place: str, way: str = "", *, streams: int = 1, seconds: int = 1) -> Case:
     name = "tcp" if streams == 1 else f"tcp-{streams}"
-    given = {"streams": streams, "seconds": seconds, "omit_s": omit_s}
-    return _case("iperf3", name, place, way, seconds + omit_s, **given)
+    return _case("iperf3", name, place, way, seconds, streams=streams, seconds=seconds)
 
 
-def _udp(place: str, rate: str, *, seconds: int = 1, omit_s: int = 0) -> Case:
-    given = {"protocol": "udp", "rate_bit_per_s": RATES[rate], "seconds": seconds, "omit_s": omit_s}
-    return _case("iperf3", f"udp-{rate}", place, "", seconds + omit_s, **given)
+def _udp(place: str, rate: str, *, seconds: int = 1) -> Case:
+    given = {"protocol": "udp", "rate_bit_per_s": RATES[rate], "seconds": seconds}
+    return _case("iperf3", f"udp-{rate}", place, "", seconds, **given)
 
 
 def _rr(protocol: str, place: str, way: str = "", *, seconds: int = 1) -> Case:
@@ -160,7 +159,6 @@ LOAD = Profile(
         replace(_rr("tcp", NODES, f"outstanding={count}"), factor="outstanding", level=count) for count in OUTSTANDING
     ),
 )
-SUSTAINED = {"seconds": 30, "omit_s": 5}
 # What the paper prints, with streams and datagrams as long as its profile has them: each deployment has one block.
 LONG = Profile(
     blocks=6,
@@ -169,7 +167,7 @@ LONG = Profile(
     cases=tuple(
         case
         for place in (NODE, NODES)
-        for case in (_tcp(place, **SUSTAINED), *(_udp(place, rate, **SUSTAINED) for rate in ("1G", "max")))
+        for case in (_tcp(place, seconds=30), *(_udp(place, rate, seconds=30) for rate in ("1G", "max")))
     ),
 )
 PAPER = Profile(
@@ -177,10 +175,10 @@ PAPER = Profile(
     deployments=6,
     systems=OF_THE_PAPER,
     cases=(
-        *(_tcp(place, streams=streams, **SUSTAINED) for place in (NODE, NODES) for streams in (1, 4)),
-        *(_tcp(place, way, **SUSTAINED) for way in ("service", "plain", "policy", "free") for place in (NODE, NODES)),
-        _tcp(NODES, "second", **SUSTAINED),
-        *(_udp(place, rate, **SUSTAINED) for place in (NODE, NODES) for rate in RATES),
+        *(_tcp(place, streams=streams, seconds=30) for place in (NODE, NODES) for streams in (1, 4)),
+        *(_tcp(place, way, seconds=30) for way in ("service", "plain", "policy", "free") for place in (NODE, NODES)),
+        _tcp(NODES, "second", seconds=30),
+        *(_udp(place, rate, seconds=30) for place in (NODE, NODES) for rate in RATES),
         *(_rr(protocol, place, seconds=30) for protocol in ("tcp", "udp") for place in (NODE, NODES)),
         *(_rr("tcp", NODES, way, seconds=30) for way in ("second", "service", "plain", "one-cpu", "free")),
         _agents(30.0, 5.0, 65.0),

@@ -50,7 +50,7 @@ NASTY = ["%h", "100%", "$HOME", "${HOME}", "a b", "{a}", 'say "x"', "it's", "bac
 STUDY = """
 from infrabench.core import Case, Guards, Limits, Profile, Study
 CASES = (
-    Case("iperf3", "tcp", {"placement": "two-nodes", "seconds": 1, "omit_s": 0}, seconds=3.0),
+    Case("iperf3", "tcp", {"placement": "two-nodes", "seconds": 1}, seconds=3.0),
     Case("pod-network", "multus", {"multus": True}, seconds=4.0),
 )
 STUDY = Study(
@@ -295,7 +295,7 @@ def test_a_trial_between_the_nodes_takes_the_path_that_it_claims(
 ) -> None:
     with thawed(pair[name]):
         for way in ({}, {"interface": "second"}, {"interface": "service"}, {"multus": False}, {"policy": True}):
-            found = values(run_trial(lab_site, pair[name], "iperf3", seconds=1, omit_s=0, **way).record)
+            found = values(run_trial(lab_site, pair[name], "iperf3", seconds=1, **way).record)
             assert found["throughput_bit_per_s"] > 50e6
             assert {metric for metric in found if "cpu" in metric} == {"cpu_s_per_B", "cpu_percent"}  # one machine
             assert 0 < found["cpu_percent"] <= 100
