@@ -92,9 +92,9 @@ def test_the_notebook_runs_and_every_printed_result_has_ours_or_a_reason(tmp_pat
     made = headless.execute(NOTEBOOK, tmp_path / "published.ipynb", {"out": str(tmp_path)})
     outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
     assert not [output for output in outputs if output.output_type == "error"]
-    assert sum("data:image/png;base64" in str(output.get("data", {})) for output in outputs) == 3
+    assert sum("data:image/png;base64" in str(output.get("data", {})) for output in outputs) == 4
     assert len(list((tmp_path / "tables/published").glob("*.csv"))) == 13
-    sidecars.compare(tmp_path / "figures", "published", "containers-papers", "runtimes-papers")
+    sidecars.compare(tmp_path / "figures", "published", "containers-papers", "cnis-papers", "runtimes-papers")
     rows = pd.read_csv(tmp_path / "tables/published/coverage.csv", dtype="str", keep_default_na=False)
     assert len(rows) == 227
     assert not rows[(rows["ours"] == "") == (rows["why not"] == "")]["number"].tolist()
