@@ -1,21 +1,18 @@
 """iperf3: throughput over TCP, and loss and jitter over UDP at a rate that is offered.
 
-``streams`` connections send for ``seconds`` after ``omit_s`` that are left out of the result; ``rate_bit_per_s`` is
-what UDP offers on all streams together (0: as fast as it can), in datagrams of ``length_bytes`` of payload, which fit
-into the smallest MTU of an overlay network. `_network` describes the path parameters, and the window of CPU time.
+``streams`` connections send for ``seconds``; ``rate_bit_per_s`` is what UDP offers on all streams together (0: as fast
+as it can), in datagrams of ``length_bytes`` of payload, which fit into the smallest MTU of an overlay network.
+`_network` describes the path parameters, and the window of CPU time.
 
 Metrics of TCP: ``throughput_bit_per_s`` (payload that the server received), ``retransmits``. Of UDP:
 ``received_bit_per_s``, ``offered_bit_per_s`` (really sent), ``loss_percent``, ``jitter_s`` (RFC 3550, smoothed
-variation of the one-way delay: no latency). Of both: ``cpu_s_per_B``, CPU seconds of both nodes per byte delivered,
-omitted seconds included on both sides of the ratio; ``sender_cpu_s_per_B`` and ``receiver_cpu_s_per_B`` of one node
-alone, where they are two machines; ``cpu_percent``, the same time as a share of all CPUs of the server's machine.
+variation of the one-way delay: no latency). Of both: ``cpu_s_per_B``, CPU seconds of both nodes per byte delivered;
+``sender_cpu_s_per_B`` and ``receiver_cpu_s_per_B`` of one node alone, where they are two machines; ``cpu_percent``, the
+same time as a share of all CPUs of the server's machine.
 
-iperf3 forgets what it moved in the last omitted second where its timer for their end fires before that of the interval,
-as it does in most runs: CPU time per byte cannot be told then, and the trial is refused. So nothing is omitted unless
-``omit_s`` asks for it; a longer run makes the share of its beginning as small.
-
-The server's own report is read (``--get-server-output``): with ``-O`` the clients of iperf3 3.9 and 3.12 add losses of
-the omitted seconds to the others, up to more than 100 %, and that of 3.9 does not tell what UDP received.
+The first seconds count too: with ``-O``, which omits them, iperf3 forgets what it moved in the last of them where its
+timer for their end fires before that of the interval, as it does in most runs, and CPU time per byte cannot be told.
+A longer run makes the share of its beginning as small.
 """
 
 from __future__ import annotations
@@ -37,7 +34,6 @@ PARAMS = {
     "protocol": Param("tcp", choices=("tcp", "udp"), meaning="protocol of transport"),
     "streams": Param(1, least=1, most=MOST_STREAMS, meaning="connections"),
     "seconds": Param(5, least=1, unit="s", meaning="length of the run"),
-    "omit_s": Param(0, least=0, unit="s", meaning="time before the run, which does not count"),
     "rate_bit_per_s": Param(
         0, least=0, unit="bit/s", meaning="what UDP offers on all streams together; 0: as fast as it can"
     ),
@@ -45,8 +41,6 @@ PARAMS = {
     "port": Param(5201, least=1, most=65535, meaning="port of the server"),
 }
 SLACK = 0.1  # largest share by which a report's time may miss what was asked
-# Datagrams that come late across the border between omitted and counted seconds are counted on one side only.
-STRAY = 0.001
 # Intervals that follow each other touch. The first begins soon after the whole does, how soon depends on the machine;
 # the last one ends with it.
 TOUCH_S, BEGIN_S, END_S = 1e-5, 0.1, 0.001
@@ -75,14 +69,14 @@ def plan(params: Params, roles: Roles) -> Steps:
     if params["protocol"] == "tcp" and params["rate_bit_per_s"]:
         raise DesignError("rate_bit_per_s is what UDP offers, and TCP finds its own: set iperf3.rate_bit_per_s=0")
     found = _network.ends(params, roles)
-    seconds, omit_s, port = params["seconds"], params["omit_s"], params["port"]
+    seconds, port = params["seconds"], params["port"]
     udp = ("-u", "-b", str(_rate(params)), "-l", str(params["length_bytes"]))
     argv = (
-        TOOL, "-c", found.address, "-p", str(port), "-t", str(seconds), "-O", str(omit_s), "-P", str(params["streams"]),
+        TOOL, "-c", found.address, "-p", str(port), "-t", str(seconds), "-P", str(params["streams"]),
         "-i", "1", "-J", "--get-server-output", "--connect-timeout", "5000",
         *_network.pinned(params, "-A"), *(udp if params["protocol"] == "udp" else ()),
     )  # fmt: skip
-    tool = Step("iperf3", found.client.role, argv, timeout_s=seconds + omit_s + SETTLE_S)
+    tool = Step("iperf3", found.client.role, argv, timeout_s=seconds + SETTLE_S)
     return _network.around(found, params, (TOOL, "-s", "-1", "-J", "-p", str(port)), tool)
 
 
@@ -96,7 +90,7 @@ def parse(capture: Capture) -> Measurements:
     _check_asked(capture, report, server)
     read = _udp_result if capture.params["protocol"] == "udp" else _tcp_result
     found = read(capture.params, report, server)
-    delivered = _received(server) + _bytes(server, omitted=True)
+    delivered = _received(server)
     spent = _network.cpu_measurements(capture, delivered)
     _network.check_path(capture, Amount(delivered, "B"))
     return (*found, *spent)
@@ -116,8 +110,9 @@ def _check_asked(capture: Capture, report: Any, server: Any) -> None:
     for source in (report, server):
         test = at(TOOL, source, "start", "test_start")
         equal(TOOL, "protocol", at(TOOL, test, "protocol"), params["protocol"].upper())
-        equal(TOOL, "reverse", value(TOOL, test, "reverse"), 0.0)
-        names = {"num_streams": "streams", "duration": "seconds", "omit": "omit_s"}
+        for key in ("reverse", "omit"):
+            equal(TOOL, key, value(TOOL, test, key), 0.0)
+        names = {"num_streams": "streams", "duration": "seconds"}
         names |= {"blksize": "length_bytes"} if params["protocol"] == "udp" else {}
         for key, name in names.items():
             equal(TOOL, name, value(TOOL, test, key), float(params[name]))
@@ -126,8 +121,7 @@ def _check_asked(capture: Capture, report: Any, server: Any) -> None:
             equal(TOOL, key, value(TOOL, test, key), float(also[key]))
         equal(TOOL, "streams at the beginning", len(items(TOOL, source, "start", "connected")), params["streams"])
         equal(TOOL, "streams at the end", len(items(TOOL, source, "end", "streams")), params["streams"])
-        _check_gapless(source, omitted=True, least_s=params["omit_s"])
-        _check_gapless(source, omitted=False, least_s=params["seconds"])
+        _check_gapless(source, params["seconds"])
 
 
 def _tcp_result(params: Params, report: Any, server: Any) -> Measurements:
@@ -149,7 +143,7 @@ def _udp_result(params: Params, report: Any, server: Any) -> Measurements:
     packets = positive(TOOL, "packets", value(TOOL, server, "end", "sum", "packets"))
     lost = _count(server, "end", "sum", "lost_packets")
     arrived = received / params["length_bytes"]
-    if abs(packets - lost - arrived) > STRAY * packets + params["streams"]:
+    if abs(packets - lost - arrived) > params["streams"]:  # the last of a stream may be counted when its bytes are not
         raise ParseError(TOOL, f"{packets:g} packets less {lost:g} lost are not {arrived:g}", str(server["end"]["sum"]))
     sent = positive(TOOL, "bytes sent", _total(report, "sum"))
     # Over the client's own seconds, not those that were asked for: its bytes are those that it sent until its timer
@@ -167,28 +161,28 @@ def _udp_result(params: Params, report: Any, server: Any) -> Measurements:
 
 
 def _received(server: Any) -> float:
-    """Return the bytes that the server received in the counted seconds."""
+    """Return the bytes that the server received."""
     end = at(TOOL, server, "end")
     if "sum_received" in end:
         return positive(TOOL, "bytes received", _total(server, "sum_received"))
     # iperf3 3.9 says zero of what UDP received: its intervals tell, of which the last has seen the end.
-    last = _intervals(server, omitted=False)[-1]
+    last = _intervals(server)[-1]
     if abs(value(TOOL, last, "end") - value(TOOL, end, "sum", "end")) > END_S:
         raise ParseError(TOOL, "the last interval does not end when the result does", str(last))
-    return positive(TOOL, "bytes received", _bytes(server, omitted=False))
+    return positive(TOOL, "bytes received", _bytes(server))
 
 
 def _total(told: Any, key: str) -> float:
-    """Return the bytes of the counted seconds as the end of a report tells them, whose intervals have to agree.
+    """Return the bytes as the end of a report tells them, whose intervals have to agree.
 
     Where bytes agree only nearly (`BETWEEN`), the intervals have to reach the end of the result: of a long test one is
     a small share. What was counted is the sum at the end.
     """
-    found, parts = _count(told, "end", key, "bytes"), _bytes(told, omitted=False)
+    found, parts = _count(told, "end", key, "bytes"), _bytes(told)
     threads = _version(told) >= THREADS
     within(TOOL, "bytes at the end, of all intervals,", found, parts, parts * (1 + BETWEEN * threads))
     end_s = value(TOOL, told, "end", key, "end")
-    if threads and abs(value(TOOL, _intervals(told, omitted=False)[-1], "end") - end_s) > LAST_S:
+    if threads and abs(value(TOOL, _intervals(told)[-1], "end") - end_s) > LAST_S:
         raise ParseError(TOOL, f"the last interval does not end at {end_s:g} s", str(told["end"][key]))
     return found
 
@@ -206,23 +200,23 @@ def _seconds(params: Params, told: Any, key: str) -> float:
     return seconds
 
 
-def _intervals(told: Any, *, omitted: bool) -> list[Any]:
-    """Return the sums over all streams of a report's intervals, either of the omitted ones or of the others."""
+def _intervals(told: Any) -> list[Any]:
+    """Return the sums over all streams of a report's intervals."""
     sums = [at(TOOL, each, "sum") for each in items(TOOL, told, "intervals")]
     for each in sums:
-        if not isinstance(at(TOOL, each, "omitted"), bool):
-            raise ParseError(TOOL, "an interval does not say whether it is omitted", str(each))
-    return [each for each in sums if each["omitted"] is omitted]
+        if at(TOOL, each, "omitted") is not False:
+            raise ParseError(TOOL, "an interval does not say that it counts", str(each))
+    return sums
 
 
-def _bytes(told: Any, *, omitted: bool) -> float:
-    return sum(_count(each, "bytes") for each in _intervals(told, omitted=omitted))
+def _bytes(told: Any) -> float:
+    return sum(_count(each, "bytes") for each in _intervals(told))
 
 
-def _check_gapless(told: Any, *, omitted: bool, least_s: float) -> None:
+def _check_gapless(told: Any, least_s: float) -> None:
     """Check that intervals follow each other from zero to the end of what was asked: none is missing, none is twice."""
     end_s, apart_s = 0.0, BEGIN_S
-    for each in _intervals(told, omitted=omitted):
+    for each in _intervals(told):
         begin_s = value(TOOL, each, "start")
         if abs(begin_s - end_s) > apart_s:
             raise ParseError(

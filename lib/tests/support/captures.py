@@ -2,7 +2,7 @@
 
 ``case.json``: tool (its version), params, steps (argv, status, duration_s), expect (measurements, or an error's words).
 A case with ``derived_from`` was made from another one by writing into it what the tool says where more went wrong than
-here (``web/errors``), where threads count on (``iperf3/tcp-3.18-more-at-end``), or on a terminal (``fio/terminal``).
+here (``web/errors``), or on a terminal (``fio/terminal``).
 """
 
 from __future__ import annotations

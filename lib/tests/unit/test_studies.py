@@ -45,7 +45,7 @@ PAPERS: dict[str, dict[tuple[str, str], dict[str, Any]]] = {
         ("startup", "default"): {},
     },
     "cnis": {
-        **{("iperf3", f"tcp {place}"): {"placement": place, "seconds": 30, "omit_s": 0} for place in PLACES},
+        **{("iperf3", f"tcp {place}"): {"placement": place, "seconds": 30} for place in PLACES},
         **{("iperf3", f"tcp-4 {place}"): {"streams": 4} for place in PLACES},
         **{("iperf3", f"udp-{name} {place}"): {"protocol": "udp", "rate_bit_per_s": rate}
            for name, rate in (("100M", 10**8), ("1G", 10**9), ("max", 0)) for place in PLACES},

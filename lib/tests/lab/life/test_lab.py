@@ -178,7 +178,6 @@ class TestSSHHost:
         assert result.stdout == b"started\n"
         assert time.monotonic() - begin < 5
 
-
     def test_a_gateway_is_passed_through(self, host: SSHHost) -> None:
         identity = {"key": lab.lab_dir() / "ssh/id_ed25519", "known_hosts": lab.lab_dir() / "ssh/known_hosts"}
         gateway = SSHHost("client", "198.18.0.12", **identity)

@@ -186,7 +186,7 @@ def test_parameters_reach_the_tools() -> None:
     assert "--threads" not in tool("redis")
     assert "--nofile=9024:" in ab
     iperf3 = tool("iperf3", protocol="udp", rate_bit_per_s=10**9, streams=4)
-    assert "-c 198.18.64.5 -p 5201 -t 5 -O 0 -P 4 " in iperf3
+    assert "-c 198.18.64.5 -p 5201 -t 5 -P 4 " in iperf3
     assert iperf3.endswith("-u -b 250000000 -l 1400")
     assert " -u" not in tool("iperf3")
     assert "-t UDP_RR -l 5 -- -P ,12866 -r 1,1 -k PROTOCOL," in tool("netperf", test="UDP_RR")
