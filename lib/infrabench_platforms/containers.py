@@ -7,7 +7,8 @@ this module and `guest_bridge`. In the order of use:
 * `deploy`: `find_guest_image`, `guest_bridge.hold_bridge`, `choose_cpus`, then start the engine's container on the
   bridge `guest_bridge.BRIDGE` with the label `LABEL` (one that boots: with `BOOT`), `find_cgroups`, `verify_limits`,
   `make_freezer`; at its end `keeps_image`;
-* the life cycle of a throw-away instance: `guest_bridge.spare_address`, `guest_bridge.derive_mac`;
+* the life cycle of a throw-away instance: `guest_bridge.spare_address`, `guest_bridge.derive_mac`, and of an image
+  that is imported for it: `import_steps`, `SPARE_TAR`;
 * facts: `first_line`, `list_cgroups`, `guest_bridge.NETWORK`.
 
 Commands on the host go through `check_output`, `read_json` and `run_script`, which raise `ProvisionError` with what
@@ -58,6 +59,24 @@ while IFS=: read -r _ controllers path; do
   esac
 done </proc/self/cgroup
 printf '{"cpus": "%s", "memory_bytes": "%s", "nofile": "%s"}\n' "$cpus" "$least" "$(ulimit -n)"
+"""
+
+SPARE_TAR = "/var/tmp/infrabench-spare-image.tar"  # a copy of the guest image that no engine has
+_COPY_IMAGE = """
+set -eu
+tar=$1 copy=$2
+cp "$tar" "$copy"
+echo "$$" >"$copy.mark"
+tar -C "${copy%/*}" -rf "$copy" "${copy##*/}.mark"
+rm -f "$copy.mark"
+"""
+_REMOVE_IMAGE = 'rm -f "$1" "$1.mark"; shift; exec "$@"'
+_UNPACK = """
+set -eu
+tar=$1 folder=$2
+mkdir -p "$folder"
+chmod 700 "${folder%/*}"  # it has programs with setuid root
+tar -C "$folder" --numeric-owner --xattrs -xf "$tar"
 """
 
 # For scripts that end what is in cgroups: a function that says on stderr what processes are in those given.
@@ -207,6 +226,35 @@ def find_guest_image(site: Site) -> tuple[str, str]:
     """
     image = site.guest_image()
     return image["tar"], image["hash"]
+
+
+def unpack_command(tar: str, folder: str) -> tuple[str, ...]:
+    """Return the command that unpacks an image into a folder, which only root can enter.
+
+    >>> unpack_command(SPARE_TAR, "/var/lib/lxc/spare/rootfs")[-2:]
+    ('/var/tmp/infrabench-spare-image.tar', '/var/lib/lxc/spare/rootfs')
+    """
+    return ("sh", "-c", _UNPACK, "sh", tar, folder)
+
+
+def import_steps(
+    tar: str, imports: Sequence[str], create: Sequence[str], remove: Sequence[str]
+) -> dict[str, tuple[str, ...]]:  # fmt: skip
+    """Return the part of a life cycle that imports an image and creates a throw-away instance of that.
+
+    `tar` is the guest image; `imports` imports `SPARE_TAR`, a copy of it that the engine does not have, `create` makes
+    the instance, and `remove` removes the image, and succeeds where there is none::
+
+        tag = f"{IMAGE}:spare"
+        imports, remove = ("docker", "import", containers.SPARE_TAR, tag), ("docker", "image", "rm", "--force", tag)
+        lifecycle |= containers.import_steps(tar, imports, _create(site, spec, SPARE, address, tag), remove)
+    """
+    return {
+        "copy-image": ("sh", "-c", _COPY_IMAGE, "sh", tar, SPARE_TAR),
+        "import-image": tuple(imports),
+        "create-imported": tuple(create),
+        "remove-image": ("sh", "-c", _REMOVE_IMAGE, "sh", SPARE_TAR, *remove),
+    }
 
 
 def keeps_image(site: Site) -> bool:

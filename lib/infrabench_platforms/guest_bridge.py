@@ -16,7 +16,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from infrabench.core import Host, Site
-from infrabench_platforms.containers import run_script
+from infrabench_platforms.containers import SPARE_TAR, run_script
 
 BRIDGE = "infrabench1"
 GUEST_NETWORK = "198.18.64.0/24"
@@ -223,6 +223,7 @@ def release_bridge(host: Host) -> None:
     """Remove the bridge, and put back what was noted when it was made, unless a system is still on it."""
     host.run(("sh", "-c", _BRIDGE_DOWN, "sh", BRIDGE), timeout_s=20)
     host.run(("sh", "-c", _RESTORE, "sh", CONTROLLERS, BRIDGE), timeout_s=20)
+    host.run(("rm", "-f", SPARE_TAR, f"{SPARE_TAR}.mark"), timeout_s=20)
 
 
 def listen_queue(host: Host) -> int:

@@ -117,6 +117,7 @@ PAPER = Profile(
         _redis("SET", 10**6, 25.0),
         _redis("GET", 10**6, 25.0),
         Case("startup", "default", seconds=1.5),
+        Case("startup", "image=imported", {"image": "imported"}, seconds=15.0),
     ),
 )
 

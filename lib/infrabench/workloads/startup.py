@@ -7,6 +7,12 @@ Metrics, all from the same instant before creation: ``create_s`` (the creating c
 of one exec is part of them; tries follow each other after 2 ms. ``remove_s`` is the time of the command that stops the
 instance by force and removes all of it, as seen from the controlling machine: the way to the host is part of it.
 Native creates and removes nothing: its numbers are those of starting a process, and the floor of the others.
+
+With ``image=imported`` the engine does not have the image: it is imported first, from a tar on the host's disk, and
+all times begin before that; ``import_s`` is when the import has returned. Engines differ in what they put off: one
+unpacks the image when it imports it, another when it creates an instance. Compare where both are done. The tar is a
+copy that no engine knows (one file more than the image of the other instances), and both go after the trial. Native
+unpacks it with tar.
 """
 
 from __future__ import annotations
@@ -14,12 +20,24 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from infrabench.core import Capture, Deployment, DesignError, Measurements, Param, Params, Roles, Step, find_missing
+from infrabench.core import (
+    Capture,
+    Deployment,
+    DesignError,
+    Measurements,
+    NotRunnable,
+    Param,
+    Params,
+    Roles,
+    Step,
+    find_missing,
+)
 from infrabench.core.workloads import script_command
 from infrabench.workloads import web
 from infrabench.workloads._parse import equal, in_order, json_object, lower, positive, text, value, whole
 
 PARAMS = {
+    "image": Param("kept", choices=("kept", "imported"), meaning="whether it is there already, or imported first"),
     "port": Param(web.PARAMS["port"].default, least=1, most=65535, meaning="port of the web server"),
     "limit_s": Param(60.0, least=1, unit="s", meaning="time within which the page has to come"),
 }
@@ -28,8 +46,9 @@ VERSION = ("apache2", "-v"), r"^Server version: Apache/(\S+)"
 TOOL = "startup probe"
 PROBE = Path(__file__).with_name("_startup_probe.py")
 KEYS = ("create", "exec", "remove", "address")
+IMPORT = ("copy-image", "import-image", "create-imported", "remove-image")
 START = ("create_s", "first_command_s", "service_s")
-METRICS = dict.fromkeys((*START, "remove_s"), "time")
+METRICS = dict.fromkeys(("import_s", *START, "remove_s"), "time")
 
 
 def plan(params: Params, roles: Roles) -> tuple[Step, ...]:
@@ -37,18 +56,33 @@ def plan(params: Params, roles: Roles) -> tuple[Step, ...]:
     lifecycle = roles["server"].lifecycle
     if absent := [key for key in KEYS if key not in lifecycle]:
         raise DesignError(f"startup needs a life cycle, and this system gives no {', '.join(absent)}")
+    imported = params["image"] == "imported"
+    if imported and (absent := [key for key in IMPORT if key not in lifecycle]):
+        raise NotRunnable(f"there is no image to import: its life cycle gives no {', '.join(absent)}")
     order = {
-        "create": lifecycle["create"], "exec": lifecycle["exec"], "address": lifecycle["address"][0],
-        "port": params["port"], "path": web.PAGE, "bytes": web.PAGE_BYTES, "limit_s": params["limit_s"],
-        "start": ("ib-service", "start", "web"), "stop": ("ib-service", "stop", "web"),
+        "create": lifecycle["create-imported" if imported else "create"], "exec": lifecycle["exec"],
+        "address": lifecycle["address"][0], "port": params["port"], "path": web.PAGE, "bytes": web.PAGE_BYTES,
+        "limit_s": params["limit_s"], "start": ("ib-service", "start", "web"), "stop": ("ib-service", "stop", "web"),
     }  # fmt: skip
+    if imported:
+        order["import"] = lifecycle["import-image"]
     argv = (*script_command(PROBE), json.dumps(order))
-    return (
+    timed = (
         Step("probe", "server", argv, timeout_s=params["limit_s"] + 60.0, host=True),
         Step("remove", "server", lifecycle["remove"], host=True),
         Step("gone", "server", lifecycle["remove"], phase="rescue", host=True),
-        # Hundreds of megabytes that were unpacked and deleted would be written while the next trial is measured.
-        Step("settle", "server", ("sync",), timeout_s=120.0, phase="cleanup", host=True),
+    )
+    # Hundreds of megabytes that were unpacked and deleted would be written while the next trial is measured.
+    settle = Step("settle", "server", ("sync",), timeout_s=120.0, phase="cleanup", host=True)
+    if not imported:
+        return (*timed, settle)
+    return (
+        Step("no-image", "server", lifecycle["remove-image"], phase="prepare", host=True),  # nor that of a killed trial
+        Step("copy", "server", lifecycle["copy-image"], timeout_s=120.0, phase="prepare", host=True),
+        Step("copied", "server", ("sync",), timeout_s=120.0, phase="prepare", host=True),
+        *timed,
+        Step("forget", "server", lifecycle["remove-image"], phase="cleanup", host=True),
+        settle,
     )
 
 
@@ -67,7 +101,10 @@ def parse(capture: Capture) -> Measurements:
     report = json_object(TOOL, text(capture["probe"]))
     equal(TOOL, "status of the page", value(TOOL, report, "http_status"), 200.0)
     equal(TOOL, "bytes of the page", value(TOOL, report, "http_bytes"), float(web.PAGE_BYTES))
-    times = [positive(TOOL, name, value(TOOL, report, name)) for name in START]
-    in_order(TOOL, ", ".join(START), times, text(capture["probe"]))
+    # Older sessions could import none.
+    names = ("import_s", *START) if capture.params.get("image", "kept") == "imported" else START
+    equal(TOOL, "an import", "import_s" in report, "import_s" in names)
+    times = [positive(TOOL, name, value(TOOL, report, name)) for name in names]
+    in_order(TOOL, ", ".join(names), times, text(capture["probe"]))
     whole(TOOL, capture, "remove")
-    return lower("s", **dict(zip(START, times, strict=True)), remove_s=capture["remove"].duration_s)
+    return lower("s", **dict(zip(names, times, strict=True)), remove_s=capture["remove"].duration_s)

@@ -14,6 +14,7 @@ NAME = "infrabench-docker"
 SPARE = "infrabench-spare-docker"
 NETWORK = "infrabench"
 IMAGE = "infrabench/guest"
+SPARE_IMAGE = f"{IMAGE}:spare"
 SOCKETS = ("unix:///var/run/docker.sock", "unix:///run/docker.sock")  # where a host's own daemon listens
 ANSWER_S = 120.0
 NO_ROUTING = 28  # from this version on, what others route to a container is dropped unless its network says otherwise
@@ -32,6 +33,7 @@ every=$(list --quiet)
   list --format '{{.Names}} is still there' >&2
   exit 1
 }
+docker image rm --force "$2" >/dev/null 2>&1 || :
 networks=$(docker network ls --quiet --no-trunc --filter "label=$label")
 [ -z "$networks" ] || docker network rm $networks >/dev/null
 """
@@ -63,7 +65,7 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
             _make_network(host, site, spec, server["Version"])
             container = _start(host, _create(site, spec, NAME, spec.address, tag, "--hostname", NAME))
             folders = containers.find_cgroups(host, container["State"]["Pid"], container["Id"])
-            target = Target("server", host, ("docker", "exec", NAME), spec.address, _lifecycle(site, spec, tag))
+            target = Target("server", host, ("docker", "exec", NAME), spec.address, _lifecycle(site, spec, tag, tar))
             limits = containers.verify_limits(target, spec.limits, "docker")
             switches = [partial(containers.check_output, host, ("docker", word, NAME)) for word in ("pause", "unpause")]
             pause, resume = containers.make_freezer(host, folders) if containers.is_root(host) else switches
@@ -100,7 +102,7 @@ def _ask(host: Host, *words: str) -> Any:
 
 
 def _remove(host: Host) -> None:
-    containers.run_script(host, _REMOVE, containers.LABEL, timeout_s=ANSWER_S)
+    containers.run_script(host, _REMOVE, containers.LABEL, SPARE_IMAGE, timeout_s=ANSWER_S)
 
 
 def _remove_images(host: Host) -> None:
@@ -145,10 +147,16 @@ def _start(host: Host, create: tuple[str, ...]) -> Any:
     return container
 
 
-def _lifecycle(site: Site, spec: DeploySpec, tag: str) -> dict[str, tuple[str, ...]]:
+def _lifecycle(site: Site, spec: DeploySpec, tag: str, tar: str) -> dict[str, tuple[str, ...]]:
     address = guest_bridge.spare_address(site)
+    create, imported = (
+        _create(site, spec, SPARE, address, each, "--mac-address", guest_bridge.derive_mac(address))
+        for each in (tag, SPARE_IMAGE)
+    )
+    imports = ("docker", "import", containers.SPARE_TAR, SPARE_IMAGE)
     return {
-        "create": _create(site, spec, SPARE, address, tag, "--mac-address", guest_bridge.derive_mac(address)),
+        **containers.import_steps(tar, imports, imported, ("docker", "image", "rm", "--force", SPARE_IMAGE)),
+        "create": create,
         "exec": ("docker", "exec", SPARE),
         "remove": ("docker", "rm", "--force", "--volumes", SPARE),
         "address": (address,),

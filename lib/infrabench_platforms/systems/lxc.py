@@ -17,6 +17,7 @@ HOME = "/var/lib/lxc"
 NAME = "infrabench-lxc"
 BASE = "infrabench-base"
 SPARE = "infrabench-spare-lxc"
+SPARE_BASE = "infrabench-spare-base"
 NEEDS = {"server": {"lxc-start": "lxc", "lxc-attach": "lxc", "tar": "tar", "ip": "iproute2"}}
 PARTS = ("lxc-start", "lxc-attach", "lxc-copy", "/usr/lib/*/liblxc.so.1")  # the engine is the library
 
@@ -104,8 +105,13 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
             containers.check_output(host, ("lxc-wait", "-P", HOME, "-n", NAME, "-s", "RUNNING", "-t", "20"))
             pid = int(containers.check_output(host, ("lxc-info", "-P", HOME, "-n", NAME, "-pH")))
             folders = containers.find_cgroups(host, pid, NAME)
+            create, imported = (
+                ("sh", "-c", _SPARE, "sh", HOME, base, SPARE, spare_config) for base in (BASE, SPARE_BASE)
+            )
+            imports = containers.unpack_command(containers.SPARE_TAR, f"{HOME}/{SPARE_BASE}/rootfs")
             lifecycle = {
-                "create": ("sh", "-c", _SPARE, "sh", HOME, BASE, SPARE, spare_config),
+                **containers.import_steps(tar, imports, imported, ("rm", "-rf", f"{HOME}/{SPARE_BASE}")),
+                "create": create,
                 "exec": _enter(SPARE),
                 "remove": ("sh", "-c", _REMOVE_SPARE, "sh", HOME, SPARE),
                 "address": (spare,),
@@ -117,7 +123,7 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
             yield Deployment("lxc", {"server": target}, facts, pause, resume, [(host, PARTS)])
         finally:
             unpacked = () if containers.keeps_image(site) else (BASE,)
-            containers.run_script(host, _REMOVE, HOME, NAME, SPARE, *unpacked, timeout_s=60)
+            containers.run_script(host, _REMOVE, HOME, NAME, SPARE, SPARE_BASE, *unpacked, timeout_s=60)
 
 
 def remove(host: Host) -> None:
@@ -128,7 +134,7 @@ def remove(host: Host) -> None:
 
 def _end(host: Host) -> None:
     containers.run_script(host, _END, NAME, SPARE, timeout_s=60)
-    containers.run_script(host, _REMOVE, HOME, NAME, SPARE, timeout_s=60)
+    containers.run_script(host, _REMOVE, HOME, NAME, SPARE, SPARE_BASE, timeout_s=60)
 
 
 def _enter(name: str) -> tuple[str, ...]:

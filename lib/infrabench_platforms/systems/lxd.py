@@ -5,10 +5,8 @@ Both have one API and one command line, which tells as JSON what there is.
 
 from __future__ import annotations
 
-import io
 import json
 import logging
-import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from infrabench_platforms import containers, guest_bridge
 
 POOL = "infrabench"
 IMAGE = "infrabench-guest-"  # then its hash
+SPARE_IMAGE = f"{IMAGE}spare"
 OURS = "made by infrabench"
 LABEL = f"user.{containers.LABEL}"
 READY_S = 30.0
@@ -28,6 +27,23 @@ log = logging.getLogger(__name__)
 
 # $0: the client, which reads what the instance is to be from its input: YAML, and so JSON.
 _CREATE = 'printf %s "$3" | "$0" launch "$1" "$2" --no-profiles >/dev/null'
+
+# An image comes with a tar that tells what kind it is.
+_IMPORT = """
+set -eu
+folder=$(mktemp -d /var/tmp/infrabench-metadata.XXXXXX)
+trap 'rm -rf "$folder"' EXIT
+echo '{architecture: x86_64, creation_date: 1700000000, properties: {description: guest}, templates: {}}' \
+  >"$folder/metadata.yaml"
+tar -C "$folder" -cf "$folder/metadata.tar" metadata.yaml
+"$0" image import "$folder/metadata.tar" "$1" --alias "$2" >/dev/null
+"""
+
+_REMOVE_IMAGE = """
+"$0" image delete "$1" 2>/dev/null && exit
+every=$("$0" image list --format csv --columns l) || exit 1
+! printf '%s\n' "$every" | grep -qxF -- "$1"
+"""
 
 # The removal is timed: whether there is something to remove is asked only where it failed.
 _REMOVE = """
@@ -76,7 +92,7 @@ class ContainerManager:
             server = self.wait_for_answer(host)
             try:
                 _remove(self, host)
-                _import(self, host, tar, image, alias)
+                _import(self, host, tar, alias)
                 cpus = containers.choose_cpus(host, spec.limits)
                 # A bare number is read as a count of CPUs, a range as a set.
                 cpus = cpus if "-" in cpus or "," in cpus else f"{cpus}-{cpus}"
@@ -84,7 +100,7 @@ class ContainerManager:
                 containers.check_output(host, create, timeout_s=containers.PROVISION_S)
                 state = _ask(self, host, "query", f"/1.0/instances/{self.instance}/state")
                 folders = containers.find_cgroups(host, state["pid"], self.instance)
-                lifecycle = _lifecycle(self, site, spec, alias, cpus)
+                lifecycle = _lifecycle(self, site, spec, alias, cpus, tar)
                 target = Target("server", host, _enter(self, self.instance), spec.address, lifecycle)
                 limits = containers.verify_limits(target, spec.limits, self.name)
                 pause, resume = containers.make_freezer(host, folders)
@@ -174,28 +190,15 @@ def _remove_images(of: ContainerManager, host: Host) -> None:
         )  # fmt: skip
 
 
-def _import(of: ContainerManager, host: Host, tar: str, image: str, alias: str) -> None:
+def _import(of: ContainerManager, host: Host, tar: str, alias: str) -> None:
     """Import the image, and make the storage pool, where they are not there."""
     if not _find_pool(of, host):
         pool = json.dumps({"name": POOL, "driver": "dir", "description": OURS})
         create = (of.client, "query", "--wait", "--request", "POST", "--data", pool, "/1.0/storage-pools")
         containers.check_output(host, create, timeout_s=60)
-    if alias in _list_images(of, host):
-        return
-    # A tar that tells what kind of image the guest is.
-    text = b"architecture: x86_64\ncreation_date: 1700000000\nproperties: {description: guest}\ntemplates: {}\n"
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as archive:
-        entry = tarfile.TarInfo("metadata.yaml")
-        entry.size = len(text)
-        archive.addfile(entry, io.BytesIO(text))
-    metadata = f"/var/tmp/infrabench-metadata-{image}.tar"
-    host.put(out.getvalue(), metadata)
-    try:
-        argv = (of.client, "image", "import", metadata, tar, "--alias", alias)
-        containers.check_output(host, argv, timeout_s=containers.PROVISION_S)
-    finally:
-        host.run(("rm", "-f", metadata), timeout_s=10)
+    if alias not in _list_images(of, host):
+        imports = ("sh", "-c", _IMPORT, of.client, tar, alias)
+        containers.check_output(host, imports, timeout_s=containers.PROVISION_S)
 
 
 def _describe_instance(site: Site, spec: DeploySpec, address: str, cpus: str) -> dict[str, Any]:
@@ -241,11 +244,15 @@ def _create(
 
 
 def _lifecycle(
-    of: ContainerManager, site: Site, spec: DeploySpec, alias: str, cpus: str
+    of: ContainerManager, site: Site, spec: DeploySpec, alias: str, cpus: str, tar: str
 ) -> dict[str, tuple[str, ...]]:  # fmt: skip
     address = guest_bridge.spare_address(site)
+    create, imported = (_create(of, site, spec, of.spare, address, each, cpus) for each in (alias, SPARE_IMAGE))
+    imports = ("sh", "-c", _IMPORT, of.client, containers.SPARE_TAR, SPARE_IMAGE)
+    remove_image = ("sh", "-c", _REMOVE_IMAGE, of.client, SPARE_IMAGE)
     return {
-        "create": _create(of, site, spec, of.spare, address, alias, cpus),
+        **containers.import_steps(tar, imports, imported, remove_image),
+        "create": create,
         "exec": _enter(of, of.spare),
         "remove": ("sh", "-c", _REMOVE, of.client, of.spare),
         "address": (address,),

@@ -15,6 +15,7 @@ from infrabench_platforms import containers, guest_bridge
 
 NAME = "infrabench-native"
 HOME = "/run/infrabench/native"
+IMAGE = "/var/tmp/infrabench-native"  # where the guest image is unpacked, for which native has no use
 FILES = "/srv/infrabench/ftp"  # what the workload ftp serves is made here once, for all its trials
 NEEDS = {"server": {"ip": "iproute2", "nsenter": "util-linux", "sysctl": "procps"}}
 ON_HOST = True
@@ -68,7 +69,7 @@ mv "$home/enter.part" "$home/enter"
 # A process that waits for a disk dies only after that: 20 s.
 _DOWN = rf"""
 {containers.TELL_PROCESSES}
-name=$1 home=$2
+name=$1 home=$2 image=$3
 tries=0
 while :; do
   left=
@@ -88,7 +89,7 @@ while :; do
 done
 [ -e "/run/netns/$name" ] && ip netns del "$name"
 ip link del ib-native 2>/dev/null
-rm -rf "$home"
+rm -rf "$home" "$image"
 exit 0
 """
 # Where its user may not remove a file, that user has made none.
@@ -130,6 +131,9 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
                 "remove": ("true",),
                 "address": (spec.address,),
             }
+            if image := site.facts.get("guest_image"):  # one is not made for native alone
+                imports = containers.unpack_command(containers.SPARE_TAR, f"{IMAGE}/rootfs")
+                lifecycle |= containers.import_steps(image["tar"], imports, lifecycle["create"], ("rm", "-rf", IMAGE))
             target = Target("server", host, enter, spec.address, lifecycle)
             limits = containers.verify_limits(target, spec.limits, "native")
             groups = containers.run_script(host, _GROUPS, NAME).split()
@@ -142,7 +146,7 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
 
 def remove(host: Host) -> None:
     """Remove what deployments have made on the host, and what a killed one has left."""
-    containers.run_script(host, _DOWN, NAME, HOME, timeout_s=60)
+    containers.run_script(host, _DOWN, NAME, HOME, IMAGE, timeout_s=60)
     _remove_files(host)
 
 

@@ -20,6 +20,7 @@ SPARE = "infrabench-spare-podman"
 CGROUPS = ("libpod_parent/conmon", "libpod_parent")  # of every container with this cgroup manager
 LINKS = {NAME: "ib-podman", SPARE: "ib-podman-spare"}  # network namespace -> the host's end of its veth
 IMAGE = "localhost/infrabench/guest"
+SPARE_IMAGE = f"{IMAGE}:spare"
 PODMAN = ("podman", "--cgroup-manager=cgroupfs")
 # A shell collects the processes that are orphaned, as Docker's --init does; catatonit need not be installed.
 INIT = ("sh", "-c", "sleep infinity & while :; do wait; done")
@@ -67,6 +68,8 @@ podman --cgroup-manager=cgroupfs rm --force --ignore --time 0 --volumes "$1" >/d
 [ ! -e "/run/netns/$1" ] || exec ip netns del "$1"
 """
 
+_REMOVE_IMAGE = '! podman image exists "$1" || exec podman image rm "$1" >/dev/null'
+
 # What somebody runs a container of stays. With its first command Podman mounts the folder of its overlays on itself:
 # that goes when nothing is left in it that could be in use. Where Podman does not answer, others may use the folder.
 _REMOVE_IMAGES = """
@@ -109,8 +112,11 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
             inspect = (*PODMAN, "inspect", "--format", "{{.State.Pid}}", container)
             folders = containers.find_cgroups(host, int(containers.check_output(host, inspect)), container)
             spare = guest_bridge.spare_address(site)
+            create, imported = (_create(site, spec, SPARE, spare, each, runtime) for each in (tag, SPARE_IMAGE))
+            importing = (*PODMAN, "import", "--quiet", containers.SPARE_TAR, SPARE_IMAGE)
             lifecycle = {
-                "create": _create(site, spec, SPARE, spare, tag, runtime),
+                **containers.import_steps(tar, importing, imported, ("sh", "-c", _REMOVE_IMAGE, "sh", SPARE_IMAGE)),
+                "create": create,
                 "exec": (*PODMAN, "exec", SPARE),
                 "remove": ("sh", "-c", _REMOVE_SPARE, "sh", SPARE),
                 "address": (spare,),

@@ -47,6 +47,7 @@ OTHERS: Mapping[tuple[str, Any], Any] = {
     ("damage", "one"): "both", ("damage", "both"): "one", ("damage", "none"): "one",
     ("disk", "drawn"): "0", ("disk", "0"): "1", ("disk", "1"): "0", ("program", "auto"): "y-cruncher",
     ("protocol", "tcp"): "udp", ("protocol", "udp"): "tcp",
+    ("image", "kept"): "imported", ("image", "imported"): "kept",
     ("placement", "same-node"): "two-nodes", ("placement", "two-nodes"): "same-node",
 }  # fmt: skip
 

@@ -13,13 +13,14 @@ from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution import session
 from infrabench.ledger import catalogue, records
 from infrabench.machines.hosts.host import LocalHost
+from infrabench.workloads import startup
 from tests.support.checks import check_each
 from tests.support.places import ROOT
 from tests.support.workloads import CLIENT, LISTENS
 
 STUDIES = registry.names("studies")
 VERBS = ("create", "exec", "remove", "address", "create-plain", "metrics", "version", "population", "memory")
-LIFECYCLE = {**dict.fromkeys((*VERBS, "pods_reason", "agents"), ("true",)), **LISTENS}
+LIFECYCLE = {**dict.fromkeys((*VERBS, "pods_reason", "agents", *startup.IMPORT), ("true",)), **LISTENS}
 ADDRESSES = dict.fromkeys(("primary", "second", "service"), "192.0.2.1")
 PODS = (
     "near", "far", "server-plain", "near-plain", "far-plain", "server-guarded", "worker1", "worker2", "control",
@@ -43,6 +44,7 @@ PAPERS: dict[str, dict[tuple[str, str], dict[str, Any]]] = {
         ("ftp", "size=500MB"): {"size_bytes": 500 * 10**6},
         ("mail", "size=25MB"): {"threads": 10, "min_kib": 24414, "max_kib": 24414},
         ("startup", "default"): {},
+        ("startup", "image=imported"): {"image": "imported"},
     },
     "cnis": {
         **{("iperf3", f"tcp {place}"): {"placement": place, "seconds": 30} for place in PLACES},

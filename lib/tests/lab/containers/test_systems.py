@@ -12,6 +12,12 @@ from infrabench.core import Deployment, DeploySpec, Host, Limits, Site
 from infrabench_platforms import guest_bridge
 
 NAMES = registry.study("containers").systems
+# All that any of the engines knows of images, and what is unpacked.
+_IMAGES = """
+docker image ls --quiet --no-trunc | sort; podman image ls --quiet --no-trunc | sort
+lxc image list --format csv --columns F | sort; incus image list --format csv --columns F | sort
+ls -d /var/lib/lxc/* /var/tmp/infrabench-*; :
+"""
 SPEC = DeploySpec("test", Limits(cpus="0", memory_bytes=512 * 2**20, nofile=5000), "198.18.64.10")
 
 
@@ -82,6 +88,23 @@ def test_a_throw_away_instance_comes_and_goes(deployment: Deployment) -> None:
         assert gone.ok, gone.stderr
     if deployment.system != "native":
         assert not target.host.run((*life["exec"], "true"), timeout_s=10).ok
+
+
+def test_an_image_is_imported_and_an_instance_made_of_it_and_nothing_of_either_stays(deployment: Deployment) -> None:
+    host, life = deployment.targets["server"].host, deployment.targets["server"].lifecycle
+    before = host.run(("sh", "-c", _IMAGES), timeout_s=30).stdout
+    for _ in range(2):
+        for name in ("remove-image", "copy-image", "import-image", "create-imported"):
+            step = host.run(life[name], timeout_s=180)
+            assert step.ok, (name, step.stderr)
+        assert _until_ok(host, (*life["exec"], "true"))
+        if deployment.system != "native":
+            assert host.run((*life["exec"], "test", "-e", "/infrabench-spare-image.tar.mark"), timeout_s=10).ok
+        assert host.run(("sh", "-c", _IMAGES), timeout_s=30).stdout != before
+        for name in ("remove", "remove-image", "remove-image"):
+            step = host.run(life[name], timeout_s=60)
+            assert step.ok, (name, step.stderr)
+        assert host.run(("sh", "-c", _IMAGES), timeout_s=30).stdout == before
 
 
 def test_every_target_has_the_same_listening_queue(deployment: Deployment) -> None:

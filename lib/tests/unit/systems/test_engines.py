@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -87,7 +88,7 @@ def test_the_removal_of_one_of_lxc_asks_only_where_it_failed(home: Path) -> None
 
 def test_a_throw_away_instance_of_lxd_takes_one_call_and_is_as_the_one_measured() -> None:
     lab = site(Scripted(lambda argv, stdin: (0, b"16384")))
-    life = lxd._lifecycle(lxd.FAMILY["lxd"], lab, SPEC, "guest", "0-1")
+    life = lxd._lifecycle(lxd.FAMILY["lxd"], lab, SPEC, "guest", "0-1", "/guest.tar")
     script, *words = life["create"][2:]
     assert (script.count('"$0"'), words[:3]) == (1, ["lxc", "guest", "infrabench-spare-lxd"])
     spare, own = json.loads(words[3]), lxd._describe_instance(lab, SPEC, SPEC.address, "0-1")
@@ -139,10 +140,40 @@ def test_what_is_no_json_is_told_with_its_command() -> None:
         containers.read_json(host, ("lxc", "list", "--format", "json"))
 
 
+def test_an_instance_of_an_imported_image_is_as_one_of_the_image_that_is_kept() -> None:
+    lab = site(Scripted(lambda argv, stdin: (0, b"16384")))
+    every = {
+        "docker": (docker._lifecycle(lab, SPEC, "infrabench/guest:1", "/guest.tar"), docker.SPARE_IMAGE),
+        "lxd": (lxd._lifecycle(LXD, lab, SPEC, "infrabench-guest-1", "0-1", "/guest.tar"), lxd.SPARE_IMAGE),
+    }
+    for life, image in every.values():
+        assert life["copy-image"][-2:] == ("/guest.tar", containers.SPARE_TAR)
+        assert {containers.SPARE_TAR, image} <= {*life["import-image"]}
+        assert [pair[1] for pair in zip(life["create"], life["create-imported"], strict=True) if len({*pair}) > 1] == [
+            image
+        ]
+        assert image in life["remove-image"]
+
+
+def test_the_copy_of_an_image_has_one_file_more_and_goes_with_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("guest\n")
+    tar, copy = tmp_path / "guest.tar", tmp_path / "copy.tar"
+    run = partial(subprocess.run, check=True, timeout=30, capture_output=True, text=True)
+    run(("tar", "-C", tmp_path, "-cf", tar, "file"))
+    for _ in range(2):  # that of a killed trial is written over
+        run(("sh", "-c", containers._COPY_IMAGE, "sh", tar, copy))
+        assert run(("tar", "-tf", copy)).stdout.splitlines() == ["file", "copy.tar.mark"]
+    run(containers.unpack_command(str(copy), str(tmp_path / "image/rootfs")))
+    assert (tmp_path / "image/rootfs/file").read_text() == "guest\n"
+    assert (tmp_path / "image").stat().st_mode & 0o777 == 0o700
+    run(("sh", "-c", containers._REMOVE_IMAGE, "sh", copy, "rm", "-r", tmp_path / "image"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "guest.tar"]
+
+
 def test_a_throw_away_container_of_docker_is_as_the_one_measured() -> None:
     lab = site(Scripted(lambda argv, stdin: (0, b"4096")))
     own = docker._create(lab, SPEC, docker.NAME, SPEC.address, "guest:1", "--hostname", docker.NAME)
-    spare, address = docker._lifecycle(lab, SPEC, "guest:1")["create"], guest_bridge.spare_address(lab)
+    spare, address = docker._lifecycle(lab, SPEC, "guest:1", "/guest.tar")["create"], guest_bridge.spare_address(lab)
     mac = guest_bridge.derive_mac(address)
     differ = [pair for pair in zip(own, spare, strict=True) if len({*pair}) > 1]
     assert differ == [
@@ -175,11 +206,13 @@ case "$*" in "{fails or "-"}"*) echo no daemon >&2; exit 1 ;; esac
 case "$*" in *--format*) echo infrabench-docker is still there ;; *--quiet*) echo 0f ;; *) echo "$*" >>log ;; esac
 """)
     (tmp_path / "docker").chmod(0o755)
-    argv, env = ("/bin/sh", "-c", docker._REMOVE, "sh", containers.LABEL), {"PATH": str(tmp_path)}
+    argv = ("/bin/sh", "-c", docker._REMOVE, "sh", containers.LABEL, docker.SPARE_IMAGE)
+    env = {"PATH": str(tmp_path)}
     done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=30)
     assert (done.returncode == 0, (said or "") in done.stderr) == (said is None, True)
     if not fails:
-        calls = ["unpause 0f", "rm --force --volumes 0f", "network rm 0f"]
+        image = f"image rm --force {docker.SPARE_IMAGE}"
+        calls = ["unpause 0f", "rm --force --volumes 0f", image, "network rm 0f"]
         assert (tmp_path / "log").read_text().splitlines() == calls
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
 import pytest
 
 from infrabench import registry
-from infrabench.core import Deployment, DesignError, Param, Step, Target, default_params
+from infrabench.core import Deployment, DesignError, NotRunnable, Param, Step, Target, default_params
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.workloads import startup
 from tests.support import workloads
@@ -203,6 +204,21 @@ def test_startup_measures_a_removal_makes_sure_of_it_and_waits_for_what_was_writ
         ("settle", "cleanup", ("sync",)),
     ]  # fmt: skip
     assert all(step.host for step in planned("startup"))
+
+
+def test_startup_imports_a_copy_that_no_engine_knows_and_forgets_it() -> None:
+    life = {**LIFECYCLE, **{key: (key,) for key in startup.IMPORT}}
+    roles = {"server": Target("server", LocalHost("here"), lifecycle=life)}
+    steps = workloads.planned("startup", roles, image="imported")
+    assert [(step.name, step.phase) for step in steps] == [
+        ("no-image", "prepare"), ("copy", "prepare"), ("copied", "prepare"), ("probe", "measure"),
+        ("remove", "measure"), ("gone", "rescue"), ("forget", "cleanup"), ("settle", "cleanup"),
+    ]  # fmt: skip
+    order = json.loads(next(step.argv[-1] for step in steps if step.name == "probe"))
+    assert (order["import"], order["create"]) == (["import-image"], ["create-imported"])
+    assert "import" not in json.loads(planned("startup")[0].argv[-1])
+    with pytest.raises(NotRunnable, match="no image to import: its life cycle gives no copy-image, import-image"):
+        planned("startup", image="imported")
 
 
 def test_startup_says_that_there_is_no_life_cycle() -> None:
