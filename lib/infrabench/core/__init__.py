@@ -22,6 +22,7 @@ from infrabench.core.errors import (
     ProvisionError,
     SchemaError,
     SiteError,
+    check_known,
     unknown_name,
 )
 from infrabench.core.hosts import Host, Machines, Result, Site, Stream, Target, plain

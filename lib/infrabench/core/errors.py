@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -98,6 +98,13 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> DesignError:
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     shown = repr(name) if len(text) <= LONGEST_NAME else f"{text[:20]!r}... of {len(text)} characters"
     return DesignError(f"unknown {kind} {shown}: {hint}known are: {', '.join(names) or 'none'}")
+
+
+def check_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise the error of `unknown_name` for the first of `names` that is not among the `known` ones."""
+    for name in names:
+        if name not in known:
+            raise unknown_name(kind, name, known)
 
 
 def shorten(value: object) -> str:

@@ -16,7 +16,7 @@ from infrabench import registry
 from infrabench.analysis.results import Results, alone
 from infrabench.analysis.results import results as analysed
 from infrabench.analysis.session_data import Session, open_session, read_stored
-from infrabench.core import DesignError, Request, unknown_name
+from infrabench.core import DesignError, Request, check_known, unknown_name
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import runs, session
@@ -56,10 +56,7 @@ def request(study: str, **parameters: Any) -> Design:
     ``{"web.users": [100, 1000], "sysbench-cpu.threads": "1:8"}``: each combination is a scenario. `aa` names a system
     to measure under two labels.
     """
-    known = [each.name for each in fields(Request)]
-    for name in parameters:
-        if name not in known:
-            raise unknown_name("parameter of a request", name, known)
+    check_known("parameter of a request", parameters, [each.name for each in fields(Request)])
     return session.resolve(Request(study, **parameters))
 
 
@@ -73,8 +70,7 @@ def run_or_load(wanted: Design, *, mode: str, site: str = "lab", session: str | 
     Raises `Interrupted` when a run is interrupted in a notebook: systems are taken down by then, and to call this again
     goes on; `InfrabenchError` when another ``papermill`` command writes its result into the same file.
     """
-    if mode not in MODES:
-        raise unknown_name("mode", mode, MODES)
+    check_known("mode", [mode], MODES)
     watch: Callable[[str], AbstractContextManager[OnProgress]] = bar
     if in_notebook():
         from infrabench.notebook import headless, live  # papermill and IPython are loaded only where somebody looks

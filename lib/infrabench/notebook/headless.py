@@ -22,7 +22,7 @@ from papermill.engines import NBClientEngine, NotebookExecutionManager, papermil
 from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
 
-from infrabench.core import DesignError, InfrabenchError, NotRunnable, locks, unknown_name
+from infrabench.core import DesignError, InfrabenchError, NotRunnable, check_known, locks
 from infrabench.core.locks import hold_lock
 from infrabench.experiment.execution.progress import HEADLESS
 from infrabench.ledger import catalogue
@@ -72,9 +72,7 @@ def execute(notebook: Path, out: Path, parameters: Mapping[str, Any], *, cell_ti
         known = papermill.inspect_notebook(str(notebook))
     except ValueError as error:
         raise DesignError(f"{notebook} is not a notebook that names its kernel: {error}") from error
-    for name in parameters:
-        if name not in known:
-            raise unknown_name(f"parameter of {notebook.name}", name, known)
+    check_known(f"parameter of {notebook.name}", parameters, known)
     with ExitStack() as stack:
         # Of two that execute a notebook into one file, the one that ends first would lose what it wrote.
         try:

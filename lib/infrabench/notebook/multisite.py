@@ -24,7 +24,7 @@ import pandas as pd
 from infrabench.analysis import figures, session_data, tables
 from infrabench.analysis.results import Shown, listed, paragraph, whole
 from infrabench.analysis.tables import notation
-from infrabench.core import DesignError, LedgerError, SchemaError, unknown_name
+from infrabench.core import DesignError, LedgerError, SchemaError, check_known
 from infrabench.core.request import parse_names
 from infrabench.experiment.provenance.comparability import Between, between_sites
 from infrabench.ledger import catalogue
@@ -144,8 +144,7 @@ def table(found: Many, kind: str, workloads: Sequence[str] = ()) -> Shown:
 
     `workloads`: those to show (default: the primary metrics); the files have all, and the CSV every column.
     """
-    if kind not in ("ratios", "heterogeneity"):
-        raise unknown_name("table", kind, ("ratios", "heterogeneity"))
+    check_known("table", [kind], ("ratios", "heterogeneity"))
 
     def make(part: Across, over: pd.DataFrame) -> pd.DataFrame:
         return tables.sites_table(part.rows, over, part.sites) if kind == "ratios" else tables.heterogeneity_table(over)

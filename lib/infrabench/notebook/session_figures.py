@@ -18,7 +18,7 @@ from infrabench.analysis.figures import FIGURES, Drawn, View, theme
 from infrabench.analysis.history import RATIO, History, describe_history
 from infrabench.analysis.results import Results, Shown, paragraph
 from infrabench.analysis.session_data import Session, open_session
-from infrabench.core import DesignError, unknown_name
+from infrabench.core import DesignError, check_known, unknown_name
 from infrabench.notebook import api
 from infrabench.notebook.published_cells import compare_published
 from infrabench.registry import names as plugins
@@ -78,13 +78,10 @@ def figure(
     """
     if not isinstance(found, Results):
         found = api.results(found if isinstance(found, Session) else open_session(found))
-    if kind not in FIGURES:
-        raise unknown_name("figure", kind, FIGURES)
+    check_known("figure", [kind], FIGURES)
     if width and width not in WIDTHS:
         raise unknown_name("width", width, WIDTHS)
-    for name in systems:
-        if name not in found.systems:
-            raise unknown_name("system", name, found.systems)
+    check_known("system", systems, found.systems)
     place = None if path is None else Path(path)
     if place is not None and place.suffix[1:] not in figures.METADATA:
         raise unknown_name("ending of a file", place.suffix[1:], figures.METADATA)
@@ -223,10 +220,7 @@ def _labelled(view: View, labels: Mapping[str, str], found: Results) -> View:
         return view
     known = {column: set(found.table[column].dropna()) for column in NAMED if column in found.table}
     known["system"] |= set(found.systems)
-    every = sorted(set().union(*known.values()))
-    for name in labels:
-        if name not in every:
-            raise unknown_name("name to label", name, every)
+    check_known("name to label", labels, set().union(*known.values()))
 
     def call(name: str) -> str:
         factor, sign, level = name.partition("=")

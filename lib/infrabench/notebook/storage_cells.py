@@ -20,7 +20,7 @@ from infrabench.analysis import figures, tables
 from infrabench.analysis.results import Results, Shown, absent, base, kept, listed, paragraph
 from infrabench.analysis.session_data import Session
 from infrabench.analysis.tables import Question, notation
-from infrabench.core import DesignError, unknown_name
+from infrabench.core import DesignError, check_known
 from infrabench.experiment.execution.reparse import capture
 from infrabench.experiment.provenance import labels
 from infrabench.ledger.records import read_trials
@@ -58,8 +58,7 @@ COURSES = MappingProxyType({"rebuild": ("replaced", "the disk was replaced", ("l
 
 def matrix(found: Results, workload: str = FILES) -> Shown:
     """Return how many trials answered what, by scenario, question and system; written to files."""
-    if workload not in QUESTIONS:
-        raise unknown_name("workload with answers", workload, QUESTIONS)
+    check_known("workload with answers", [workload], QUESTIONS)
     if nothing := _nothing(found, workload):
         return nothing
     scenarios, systems = _scenarios(found, workload), found.systems

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from infrabench.analysis import session_data
-from infrabench.core import unknown_name
+from infrabench.core import check_known, unknown_name
 from infrabench.ledger import catalogue
 from infrabench_selfcheck.claims import reanalysis, remeasurement
 from infrabench_selfcheck.claims.claim import LEVELS, REANALYSIS, REMEASUREMENT, Claim
@@ -33,9 +33,7 @@ def choose_sources(wanted: Sequence[str] = ()) -> dict[str, Path]:
     """
     every = sources()
     known = [*dict.fromkeys(name.partition("/")[0] for name in every), *every, reanalysis.PUBLISHED]
-    for name in wanted:
-        if name not in known:
-            raise unknown_name("source of claims", name, known)
+    check_known("source of claims", wanted, known)
     return {
         name: path for name, path in every.items() if not wanted or {name, name.partition("/")[0]}.intersection(wanted)
     }
@@ -49,9 +47,7 @@ def collect_claims(
     `sessions`: those measured here that are asked, see `remeasurement.claims`. Raises `DesignError` for a source or a
     level that is none, and `LedgerError` for a recorded session whose numbers nobody has written down.
     """
-    for each in levels:
-        if each not in LEVELS:
-            raise unknown_name("level", each, LEVELS)
+    check_known("level", levels, LEVELS)
     chosen = choose_sources(wanted)
     if REANALYSIS in levels:
         for source, recorded in chosen.items():

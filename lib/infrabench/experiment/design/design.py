@@ -29,6 +29,7 @@ from infrabench.core import (
     Trial,
     Variant,
     canonical,
+    check_known,
     has_work,
     order_systems,
     share_out,
@@ -304,13 +305,9 @@ def _select(
     """Return the cases of the workloads that are asked for; one that no case is of has the scenario ``default``."""
     if asked is None:
         return [*offered]
-    names = check_names("workloads", asked)
-    known = {case.workload for case in offered} | set(declared)
-    for name in names:
-        if name not in known:
-            raise unknown_name("workload", name, known)
-    cases = [case for case in offered if case.workload in names]
-    return cases + [Case(name, "default") for name in sorted(names) if all(case.workload != name for case in cases)]
+    check_known("workload", asked, {case.workload for case in offered} | {*declared})
+    cases = [case for case in offered if case.workload in asked]
+    return cases + [Case(name, "default") for name in sorted(asked) if all(case.workload != name for case in cases)]
 
 
 def _complete_cases(cases: Sequence[Case], declared: Mapping[str, Mapping[str, Param]], where: str) -> tuple[Case, ...]:

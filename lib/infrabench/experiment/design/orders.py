@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from infrabench.core import DesignError, unknown_name
+from infrabench.core import DesignError, check_known
 
 DEFAULT = "adjacent"
 ORDERS = (DEFAULT, "random", "williams")
@@ -31,8 +31,7 @@ Item = TypeVar("Item")
 
 def check(kind: str, groups: Sequence[str] = ()) -> None:
     """Raise `DesignError` for an unknown kind of order, and for one that cannot keep `groups` together."""
-    if kind not in ORDERS:
-        raise unknown_name("order", kind, ORDERS)
+    check_known("order", [kind], ORDERS)
     if kind == "williams" and any(groups):
         raise DesignError(
             f"cases that stand together ({', '.join(dict.fromkeys(filter(None, groups)))}) cannot be in the order "
