@@ -12,7 +12,7 @@ import pandas as pd
 from infrabench.analysis import figures, tables
 from infrabench.analysis.published import comparison, findings, printed_numbers, score
 from infrabench.analysis.published.printed_numbers import ENGINES, EXPERIMENTS, NO_RESULTS
-from infrabench.analysis.results import Shown, listed
+from infrabench.analysis.results import Shown, listed, whole
 from infrabench.analysis.tables import notation
 from infrabench.ledger import catalogue
 from infrabench.notebook.session_figures import show_figure
@@ -36,7 +36,7 @@ def papers() -> Shown:
             "authors": paper.authors, "venue": paper.venue, "numbers": str(len(printed)), "results": str(len(results)),
             "runs stated": ", ".join(stated) or "several",
         })  # fmt: skip
-    return _shown(pd.DataFrame(rows))
+    return whole(pd.DataFrame(rows))
 
 
 def numbers(study: str, out: str = "out") -> Shown:
@@ -62,7 +62,10 @@ def numbers(study: str, out: str = "out") -> Shown:
     cells.columns = [name.replace("|", ", ") for name in platforms]
     about["where"] = about.index.get_level_values("source") + " " + about["section"]
     frame = about[["unit"]].join(cells).join(about[["n", "where"]]).droplevel("source").reset_index()
-    return _shown(frame.sort_values(["workload", "metric"], kind="stable"), scroll=True)
+    shown = whole(frame.sort_values(["workload", "metric"], kind="stable"))
+    if len(frame) <= LONG:
+        return shown
+    return Shown(f'<div style="max-height:{2 * LONG}em;overflow-y:auto">{shown.html}</div>', shown.text)
 
 
 def audit(study: str, out: str = "out") -> Shown:
@@ -78,7 +81,7 @@ def audit(study: str, out: str = "out") -> Shown:
         "consequence": rows["consequence"], "effect": rows["kind"].map(findings.KINDS), "verdict": rows["verdict"],
     })  # fmt: skip
     _save(rows, out, f"audit-{study}", f"What does not add up in the papers on {NAMES[study]}.")
-    return _shown(frame)
+    return whole(frame)
 
 
 def tally(out: str = "out") -> Shown:
@@ -173,18 +176,10 @@ def _shortened(printed: pd.Series) -> str:
     return _different(printed.where(printed.str.len() < 20, printed.str[:6] + "…" + printed.str[-6:]), " / ")
 
 
-def _table(made: pd.DataFrame, out: str, name: str, caption: str) -> Shown:
-    _save(made, out, name, caption)
-    return _shown(made)
+def _table(frame: pd.DataFrame, out: str, name: str, caption: str) -> Shown:
+    _save(frame, out, name, caption)
+    return whole(frame)
 
 
-def _save(made: pd.DataFrame, out: str, name: str, caption: str) -> None:
-    tables.save(made, catalogue.home() / out / "tables" / "published", name, caption)
-
-
-def _shown(made: pd.DataFrame, scroll: bool = False) -> Shown:
-    """Return a table as text to read: to the left, wrapped; with a bar to scroll where that is asked for and long."""
-    page = notation.html_table(made, words=True)
-    if scroll and len(made) > LONG:
-        page = f'<div style="max-height:{2 * LONG}em;overflow-y:auto">{page}</div>'
-    return Shown(page, tables.markdown(made.astype("str")))
+def _save(frame: pd.DataFrame, out: str, name: str, caption: str) -> None:
+    tables.save(frame, catalogue.home() / out / "tables" / "published", name, caption)

@@ -19,14 +19,14 @@ from infrabench.analysis import tables
 from infrabench.analysis.published import derived_metrics, score, statements
 from infrabench.analysis.published.comparison import WORDS, plain, targets
 from infrabench.analysis.published.printed_numbers import EXPERIMENTS, NO_RESULTS, numbers, published, read_toml
-from infrabench.analysis.results import Results, Shown, absence, listed
+from infrabench.analysis.results import Results, Shown, absence, listed, whole
 from infrabench.analysis.session_data import open_session
 from infrabench.analysis.tables import columns, notation
 from infrabench.core import InfrabenchError
 from infrabench.ledger import catalogue
 from infrabench.notebook import api
 from infrabench.notebook.published_cells import LETTERS, compare_published, compare_values, read_cells
-from infrabench.notebook.published_measured import SCORE, statement_sentence
+from infrabench.notebook.published_measured import SCORE, count_verdicts, score_text, statement_sentence
 from infrabench.notebook.sections import fold, join
 from infrabench.notebook.session_tables import results
 
@@ -87,9 +87,8 @@ def show_coverage(out: str = "out") -> Shown:
     rows = cover([*quick, *open_large(out).values()])
     caption = "Every printed result, and what of ours stands beside it, or why nothing does."
     tables.save(rows, catalogue.home() / out / "tables" / "published", "coverage", caption)
-    short = rows[["number", "printed", "ours", "agreement", "why not"]]
-    whole = Shown(notation.html_table(short, words=True), tables.markdown(short))
-    return join(listed(count_coverage(rows)), fold("Every printed result, with ours or the reason why not", whole))
+    shown = whole(rows[["number", "printed", "ours", "agreement", "why not"]])
+    return join(listed(count_coverage(rows)), fold("Every printed result, with ours or the reason why not", shown))
 
 
 def count_coverage(rows: pd.DataFrame) -> list[str]:
@@ -137,8 +136,8 @@ def find_counterparts(found: Results) -> Iterator[Counterpart]:
     judged = derived_metrics.judge_bounds(found.table)
     ids = {bound.key: bound.printed for bound in derived_metrics.bounds()}
     for (key, metric), cells in judged.groupby(["key", "metric"], sort=False):
-        counts = ", ".join(f"{word} in {count}" for word, count in cells["verdict"].value_counts().items())
-        yield Counterpart(ids[key], name, f"{notation.metric_title(metric)}: {counts} of {len(cells)} cells")
+        text = f"{notation.metric_title(metric)}: {count_verdicts(cells)} of {len(cells)} cells"
+        yield Counterpart(ids[key], name, text)
     yield from _statements(found, name)
     yield from _scores(found, name)
 
@@ -162,8 +161,8 @@ def _scores(found: Results, name: str) -> Iterator[Counterpart]:
     except InfrabenchError:  # not a session of engines, or not one of all four rows
         return
     for row in measured.scores[measured.scores["form"] == "printed"].itertuples(index=False):
-        text = f"{row.system}: {' '.join(notation.estimate(row.score, row.low, row.high, null=100))} %"
-        yield Counterpart(SCORE.format(plain(row.system)), name, f"composite score as printed, {text}")
+        text = f"composite score as printed, {row.system}: {score_text(row)} %"
+        yield Counterpart(SCORE.format(plain(row.system)), name, text)
 
 
 def find_first(number: str) -> str:

@@ -113,24 +113,27 @@ def _statements(found: Results) -> list[Shown]:
     return shown
 
 
+def count_verdicts(rows: pd.DataFrame) -> str:
+    """Return how many rows have which ``verdict``, ``kept in 3, open in 1``: the most frequent first."""
+    return ", ".join(f"{word} in {count}" for word, count in rows["verdict"].value_counts().items())
+
+
 def statement_sentence(rows: pd.DataFrame) -> str:
     """Return in how many ratios a statement of the papers is kept, and between which two these are."""
-    words = ", ".join(f"{word} in {count}" for word, count in rows["verdict"].value_counts().items())
     what = f"{rows['workload'].iloc[0]}, {notation.metric_title(rows['metric'].iloc[0])}"
     there = rows.dropna(subset="ratio").sort_values("ratio")
     ends = [f"{each.ratio_of}: {' '.join(columns.both(each, 'ratio', null=1))}" for each in there.itertuples()]
     between = f"; {' to '.join(dict.fromkeys([ends[0], ends[-1]]))}" if ends else ""
-    return f"{what}: {words} of {len(rows)} ratios{between}"
+    return f"{what}: {count_verdicts(rows)} of {len(rows)} ratios{between}"
 
 
 def _limit_sentence(bound: float, cells: pd.DataFrame) -> str:
     """Return in how many cells of a metric a bound is kept, and how close the worst of them comes."""
     what = f"{cells['workload'].iloc[0]}, {notation.metric_title(cells['metric'].iloc[0])} below {format_time(bound)}"
-    words = ", ".join(f"{word} in {count}" for word, count in cells["verdict"].value_counts().items())
     worst = cells.loc[cells["mean"].fillna(0).idxmax()]
     return (
-        f"{what}: {words} of {len(cells)} cells; the largest mean is {format_time(worst['mean'])} ({worst['system']}, "
-        f"{worst['scenario']}), the largest trial {format_time(cells['max'].max())}."
+        f"{what}: {count_verdicts(cells)} of {len(cells)} cells; the largest mean is {format_time(worst['mean'])} "
+        f"({worst['system']}, {worst['scenario']}), the largest trial {format_time(cells['max'].max())}."
     )
 
 
@@ -172,14 +175,14 @@ def published_score(found: Results) -> Shown:
     )
     cells: dict[str, dict[str, str]] = {}
     for row in measured.scores.itertuples(index=False):
-        texts = {f"{row.system}, ours": _score_text(row), f"{row.system}, papers": f"{row.published:.2f}"}
+        texts = {f"{row.system}, ours": score_text(row), f"{row.system}, papers": f"{row.published:.2f}"}
         cells.setdefault(row.label, {"form": row.label}).update(texts)
     sentences = []
     for system, of in forms.groupby("system", sort=False):
         printed = numbers().printed(SCORE.format(plain(str(system))))
         sentences.append(
-            f"{system}: {_score_text(of.loc['corrected'])} % of native (95 % interval, n = {about}); by the papers' "
-            f"own arithmetic {_score_text(of.loc['printed'])} %. The papers print {printed} %, which is "
+            f"{system}: {score_text(of.loc['corrected'])} % of native (95 % interval, n = {about}); by the papers' "
+            f"own arithmetic {score_text(of.loc['printed'])} %. The papers print {printed} %, which is "
             f"{of.loc['corrected', 'published']:.1f} % with their CPU row corrected."
         )
     for row in measured.leads.itertuples(index=False):
@@ -190,6 +193,6 @@ def published_score(found: Results) -> Shown:
     return join(paragraph(caption), scores, listed(sentences))
 
 
-def _score_text(row: Any) -> str:
+def score_text(row: Any) -> str:
     """Return a score and its interval."""
     return " ".join(notation.estimate(row.score, row.low, row.high, null=100))

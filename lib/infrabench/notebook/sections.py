@@ -199,10 +199,10 @@ def load_knee(
         ]
         if rows.empty:
             continue
-        cells.append(pd.DataFrame(write(estimates(rows), {
+        cells.append(write(estimates(rows), {
             "load": lambda _, factor=factor: factor, **words("system"), "blocks": lambda row: f"{row.n} of {blocks}",
             "rate, 1/s": lambda row: both(row, "mean")[0], CI: lambda row: both(row, "mean")[1],
-        })))  # fmt: skip
+        }))  # fmt: skip
         ratios = contrasts(rows, found.data["baseline"], found.data["margins"])
         lines += [results.sentence(row) for row in ratios.itertuples(index=False)]
     curve = figure(found, "scaling", workload, metric)
