@@ -191,13 +191,10 @@ def run_timed(argv: Sequence[str], limit_s: float = LIMIT_S) -> float:
     return taken
 
 
-def _hyperfine(folder: Path, runs: int) -> tuple[str, ...]:
+def hyperfine_command(folder: Path, runs: int, commands: Sequence[str], warmup: int = 0) -> tuple[str, ...]:
+    """Return the command of hyperfine that runs each command so often; its samples go to ``hyperfine.json``."""
     out = str(folder / "hyperfine.json")
-    return ("hyperfine", "-N", "--warmup", "0", "--runs", str(runs), "--export-json", out, " ".join(COMMAND))
-
-
-def _rebench(folder: Path, runs: int) -> tuple[str, ...]:
-    return rebench_command(folder, runs, [Path(shutil.which(COMMAND[0]) or COMMAND[0])])
+    return ("hyperfine", "-N", "--warmup", str(warmup), "--runs", str(runs), "--export-json", out, *commands)
 
 
 def rebench_command(
@@ -221,7 +218,10 @@ def rebench_command(
     return (find_program("rebench"), "--clean", "-D", "-df", data, str(folder / "rebench.conf"))
 
 
-_OTHERS: Mapping[str, Make] = {"hyperfine": _hyperfine, "rebench": _rebench}
+_OTHERS: Mapping[str, Make] = {
+    "hyperfine": lambda folder, runs: hyperfine_command(folder, runs, [" ".join(COMMAND)]),
+    "rebench": lambda folder, runs: rebench_command(folder, runs, [Path(shutil.which(COMMAND[0]) or COMMAND[0])]),
+}
 
 
 def find_program(name: str) -> str:

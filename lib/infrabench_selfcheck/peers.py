@@ -21,6 +21,7 @@ that file, on any machine, whichever tools are installed there; only what the fi
 
 from __future__ import annotations
 
+import csv
 import importlib.metadata
 import json
 import os
@@ -49,7 +50,7 @@ from infrabench.machines.hosts.host import LocalHost
 from infrabench.stats import pairwise
 from infrabench.stats.intervals import Interval
 from infrabench.workloads import spin
-from infrabench_selfcheck.overhead import find_program, is_installed, rebench_command, run_timed
+from infrabench_selfcheck.overhead import find_program, hyperfine_command, is_installed, rebench_command, run_timed
 
 CHUNKS, ROUNDS = 400, 4  # of a run of a peer, and of a trial, which cuts them into so many runs
 STARTS = 5  # of which the median is how much of a process is its start
@@ -62,7 +63,8 @@ PYTHON = Path(sys.executable).resolve()
 FILE = "campaigns.jsonl"
 READING = '1000 * json.loads(data.strip().splitlines()[-1])["seconds"]'  # of what the probe prints, in ms
 Key = tuple[int, float, str, float]  # repetition, busy-wait, tool, seconds
-Samples = tuple[Sequence[float], Sequence[float]]  # seconds of the slower and of the same
+COMMANDS = ("same", "slower")
+Samples = dict[str, list[float]]  # seconds of each run, by command
 
 
 class Sampling(NamedTuple):
@@ -214,8 +216,8 @@ def _run(folder: Path, key: Key, version: str, machine: str) -> Sampling:
     begin = time.monotonic()
     samples = tool.run(folder, effect, seconds)
     took_s = round(time.monotonic() - begin, 3)
-    slower, same = ([round(each, 6) for each in one] for one in samples)
-    return Sampling(*key, took_s, version, machine, slower, same)
+    rounded = {name: [round(each, 6) for each in values] for name, values in samples.items()}
+    return Sampling(*key, took_s, version, machine, **rounded)
 
 
 def _write_commands(folder: Path, share: float) -> None:
@@ -264,7 +266,7 @@ def _infrabench(folder: Path, effect: float, seconds: float) -> Samples:
     )  # fmt: skip
     wanted = designs.design(study, Request("peers", "once"), declared={"spin": spin.PARAMS})
     host, workload, guards = LocalHost(), registry.workload("spin"), Guards(None, None, None, None)
-    samples: dict[str, list[float]] = {"same": [], "slower": []}
+    samples: Samples = {name: [] for name in COMMANDS}
     shares = {"same": 0.0, "slower": effect}
     path = f"PATH={folder}:{os.environ.get('PATH', os.defpath)}"
     prefixes = {name: ("env", path, f"INFRABENCH_BUSY_SHARE={share:g}") for name, share in shares.items()}
@@ -288,59 +290,53 @@ def _infrabench(folder: Path, effect: float, seconds: float) -> Samples:
                         value = next(one.value for one in each.record.measurements if one.metric == "total_s")
                         samples[each.record.trial.system].append(value)
                 number += 1
-    return samples["slower"], samples["same"]
+    return samples
 
 
 def _count_runs(folder: Path, seconds: float, runs_at_once: int) -> int:
     """Return how many runs of each command fit in a campaign of a peer, by what one of each takes with its start."""
-    took = run_timed((str(folder / "same.sh"), str(CHUNKS)))
-    took += run_timed((str(folder / "slower.sh"), str(CHUNKS)))
+    took = sum(run_timed((str(folder / f"{name}.sh"), str(CHUNKS))) for name in COMMANDS)
     return max(int((seconds - took) / took) - runs_at_once, 2)
 
 
 def _hyperfine(folder: Path, effect: float, seconds: float) -> Samples:
-    runs = _count_runs(folder, seconds, 1)  # a warm-up run of each
-    found = _call_hyperfine(folder, runs, ("same", "slower"), warmup=1)
-    return found["slower"], found["same"]
+    # A warm-up run of each is none of those that count.
+    return _call_hyperfine(folder, _count_runs(folder, seconds, 1), COMMANDS, warmup=1)
 
 
 def _hyperfine_by_hand(folder: Path, effect: float, seconds: float) -> Samples:
     end = time.monotonic() + seconds
-    samples: dict[str, list[float]] = {"same": [], "slower": []}
+    samples: Samples = {name: [] for name in COMMANDS}
     took = 0.0
     while len(samples["same"]) < 2 or time.monotonic() + took < end:
         begin = time.monotonic()
-        for name in ("same", "slower"):
+        for name in COMMANDS:
             samples[name] += _call_hyperfine(folder, 1, (name,), warmup=0)[name]
         took = time.monotonic() - begin
-    return samples["slower"], samples["same"]
+    return samples
 
 
-def _call_hyperfine(folder: Path, runs: int, names: Sequence[str], *, warmup: int) -> dict[str, list[float]]:
-    out = folder / "hyperfine.json"
+def _call_hyperfine(folder: Path, runs: int, names: Sequence[str], *, warmup: int) -> Samples:
     commands = [f"{folder / name}.sh {CHUNKS}" for name in names]
-    argv = ("hyperfine", "-N", "--warmup", str(warmup), "--runs", str(runs), "--export-json", str(out), *commands)
-    run_timed(argv, limit_s=3600.0)
-    results = json.loads(out.read_text(encoding="utf-8"))["results"]
-    return {name: list(each["times"]) for name, each in zip(names, results, strict=True)}
+    run_timed(hyperfine_command(folder, runs, commands, warmup), limit_s=3600.0)
+    results = json.loads((folder / "hyperfine.json").read_text(encoding="utf-8"))["results"]
+    return {name: each["times"] for name, each in zip(names, results, strict=True)}
 
 
 def _rebench(folder: Path, effect: float, seconds: float) -> Samples:
     runs = _count_runs(folder, seconds - 1, 0)  # its own start takes about a second
-    programs = [folder / f"{name}.sh" for name in ("same", "slower")]
+    programs = [folder / f"{name}.sh" for name in COMMANDS]
     run_timed(rebench_command(folder, runs, programs, str(CHUNKS), READING), limit_s=3600.0)
     return read_rebench((folder / "rebench.data").read_text(encoding="utf-8"))
 
 
 def read_rebench(text: str) -> Samples:
     """Return the seconds of both executors from ReBench's data file: tab-separated, comments begin with #."""
-    samples: dict[str, list[float]] = {"same": [], "slower": []}
-    lines = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
-    header, rows = lines[0], lines[1:]
-    value, executor = header.index("value"), header.index("executor")
-    for row in rows:
-        samples[row[executor]].append(float(row[value]) / 1000)
-    return samples["slower"], samples["same"]
+    samples: Samples = {name: [] for name in COMMANDS}
+    lines = (line for line in text.splitlines() if line and not line.startswith("#"))
+    for row in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE):
+        samples[row["executor"]].append(float(row["value"]) / 1000)
+    return samples
 
 
 class Peer(NamedTuple):

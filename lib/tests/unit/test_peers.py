@@ -32,7 +32,7 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def run(folder: Path, effect: float, seconds: float) -> peers.Samples:
         found.append((folder / "slower.sh").read_text())
-        return SLOWER, SAME
+        return {"slower": SLOWER, "same": SAME}
 
     monkeypatch.setattr(peers.collect, "of_host", lambda host: {"cpu": {"model_name": "a processor"}})
     monkeypatch.setattr(peers, "_measure_excess", lambda folder: 1.5)  # a process takes half as long again
@@ -146,7 +146,7 @@ def test_the_commands_run_the_interpreter_itself_wherever_it_is(
         command = (folder / "slower.sh", "1")
         done = subprocess.run(command, env={"PATH": ""}, check=True, capture_output=True, timeout=60)
         said.append((json.loads(done.stdout)["chunks"], (folder / "python3").readlink()))
-        return SLOWER, SAME
+        return {"slower": SLOWER, "same": SAME}
 
     monkeypatch.setattr(peers, "PYTHON", python)
     monkeypatch.setattr(peers, "TOOLS", {"other": peers.Peer("python3", run)})
