@@ -20,7 +20,7 @@ from infrabench.analysis.results import Results, base, chosen, explain_none
 from infrabench.analysis.session_data import Session
 from infrabench.core import STATES, canonical
 from infrabench.experiment.provenance import labels
-from infrabench.experiment.provenance.comparability import NOT_HOSTS
+from infrabench.experiment.provenance.comparability import list_hosts
 from infrabench.ledger import records
 from infrabench.notebook import api
 from infrabench.notebook.plan_tables import describe_enough
@@ -134,8 +134,7 @@ def deployments_table(session: Session) -> pd.DataFrame:
 
 
 def _read_hosts(folder: Path) -> dict[str, dict[str, Any]]:
-    names = [name for name in records.list_provenance(folder) if name not in NOT_HOSTS and ".resumed-" not in name]
-    hosts = {name: _flat(records.read_provenance(folder, name)) for name in names}
+    hosts = {name: _flat(records.read_provenance(folder, name)) for name in list_hosts(folder)}
     left_out = ("missing.", "cpu.flags", "time_s")
     return {
         name: {field: value for field, value in each.items() if not field.startswith(left_out)}
@@ -214,20 +213,17 @@ def paths_table(session: Session) -> pd.DataFrame:
     path are not in it.
     """
     rows: dict[tuple[str, str, str], tuple[Counter[str], dict[str, set[str]]]] = {}
-    trials = (
-        (known, record)
-        for folder in session.folders
-        for known in [labels.of(folder)]
-        for record in records.read_trials(folder)
-    )
-    for known, record in trials:
-        words = [part for step in record.steps for part in step["argv"] if part.startswith(CLAIM)]
-        claims = [json.loads(word.removeprefix(CLAIM)) for word in words]
-        devices = next((each["devices"] for each in claims if "device" in each), {})
-        nodes = {f"{each['node']} {name}" for each in claims if "node" in each for name in each["devices"].values()}
-        if claims:
+    for folder in session.folders:
+        names = labels.of(folder)
+        for record in records.read_trials(folder):
+            words = [part for step in record.steps for part in step["argv"] if part.startswith(CLAIM)]
+            claims = [json.loads(word.removeprefix(CLAIM)) for word in words]
+            if not claims:
+                continue
             trial, ok = record.trial, record.state == "ok"
-            key = (known.get(trial.system, trial.system), trial.workload, trial.scenario)
+            devices = next((each["devices"] for each in claims if "device" in each), {})
+            nodes = {f"{each['node']} {name}" for each in claims if "node" in each for name in each["devices"].values()}
+            key = (names.get(trial.system, trial.system), trial.workload, trial.scenario)
             counts, seen = rows.setdefault(key, (Counter(), {name: set() for name in DEVICES}))
             another = record.state == "invalid" and not record.conditions.get("invalid")
             counts.update(dict(zip(HELD, map(int, (ok, ok and bool(devices or nodes), another)), strict=True)))

@@ -251,11 +251,15 @@ class _Provenance(NamedTuple):
     contents: dict[str, Any]  # nothing in sessions of before that was kept
 
 
+def list_hosts(folder: Path) -> list[str]:
+    """Return the hosts that say something of themselves in the session in `folder`, as it began."""
+    return [name for name in records.list_provenance(folder) if ".resumed-" not in name and name not in NOT_HOSTS]
+
+
 def _read(folder: Path) -> _Provenance:
     session = records.read_session(folder)
-    names = [name for name in records.list_provenance(folder) if ".resumed-" not in name and name not in NOT_HOSTS]
     deployments = records.read_provenance(folder, records.DEPLOYMENTS)
-    hosts = {name: _flat(records.read_provenance(folder, name)) for name in names}
+    hosts = {name: _flat(records.read_provenance(folder, name)) for name in list_hosts(folder)}
     controllers = dict[str, dict[str, Any]]()
     if session["site"]["kind"] == "kubeconfig":
         cluster = session["site"]["name"]
