@@ -12,20 +12,9 @@ from infrabench_selfcheck.validation import comparisons, controls, estimation, h
 from infrabench_selfcheck.validation.check import SEED, Check, Outcome, carry_out
 
 __all__ = ["CHECKS", "SEED", "choose_checks", "format_outcome", "lines", "run"]
-CHECKS: dict[str, Check] = {
-    check.id: check
-    for check in sorted(
-        (
-            *estimation.CHECKS,
-            *comparisons.CHECKS,
-            *pipelines.CHECKS,
-            *sites.CHECKS,
-            *histories.CHECKS,
-            *controls.CHECKS,
-        ),
-        key=lambda check: (check.id[0] == "N", int(check.id[1:])),
-    )
-}
+PARTS = (estimation, comparisons, pipelines, sites, histories, controls)
+BY_ID = {each.id: each for part in PARTS for each in part.CHECKS}
+CHECKS: dict[str, Check] = dict(sorted(BY_ID.items(), key=lambda each: (each[0][0] == "N", int(each[0][1:]))))
 HEAD = f"{'':4s}{'estimate':>9s}  {'allowed':17s}{'replicates':>10s}  {'':6s}{'seconds':>8s}"
 
 

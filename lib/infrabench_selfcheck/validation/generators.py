@@ -58,12 +58,10 @@ def normal(mean: float = 0.0, sd: float = 1.0) -> Shape:
     return Shape("normal", lambda rng, size: rng.normal(mean, sd, size), mean, mean)
 
 
-def lognormal(sigma: float, median: float = 1.0) -> Shape:
-    """Return a lognormal shape; its geometric mean is its median."""
-    mean = median * float(np.exp(sigma**2 / 2))
-    return Shape(
-        f"lognormal sigma {sigma:g}", lambda rng, size: median * np.exp(rng.normal(0, sigma, size)), mean, median
-    )
+def lognormal(sigma: float) -> Shape:
+    """Return a lognormal shape with median 1, which is its geometric mean."""
+    mean = float(np.exp(sigma**2 / 2))
+    return Shape(f"lognormal sigma {sigma:g}", lambda rng, size: np.exp(rng.normal(0, sigma, size)), mean, 1.0)
 
 
 def exponential() -> Shape:

@@ -221,8 +221,9 @@ def _find(case: Case, name: str, value: Any, declared: Mapping[str, Param]) -> t
             return range(at, at + 1), ""
         if two in ([str(then), name], [str(then), noun]):
             return range(at, at + 2), f"{shown} {noun if value == 1 else name}"
-        if size and int(size[1]) * SIZES[size[2]] == then:
-            return range(at, at + len(two)), _show_decimal(value)
+        if size and int(size[1]) * SIZES[size[2]] == then:  # ``4 GB``, where the new one is a whole number of such
+            decimal = (f"{value // SIZES[unit]} {unit}" for unit in ("GB", "MB", "kB") if value % SIZES[unit] == 0)
+            return range(at, at + len(two)), next(decimal, "")
         if choice and several == choice:
             return range(at, at + len(choice)), param.words.get(value, shown)
         if len(choice) == 1 and word.startswith(f"{choice[0]}-"):
@@ -233,7 +234,7 @@ def _find(case: Case, name: str, value: Any, declared: Mapping[str, Param]) -> t
 def _words_of_choice(case: Case, name: str, declared: Mapping[str, Param]) -> list[str]:
     """Return the words by which the name of a case tells its choice of a parameter, if it does.
 
-    None where they may be another parameter's: of two that are both ``default``, they are of the one that the profile
+    Empty where they may be another parameter's: of two that are both ``default``, they are of the one that the profile
     sets.
     """
     called = {
@@ -252,12 +253,6 @@ def _show(value: Any, param: Param) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if param.unit == "B" and isinstance(value, int):
-        for unit, size in BINARY.items():
-            if value and value % size == 0:
-                return f"{value // size}{unit}"
+        binary = (f"{value // size}{unit}" for unit, size in BINARY.items() if value and value % size == 0)
+        return next(binary, str(value))
     return f"{value:.12g}" if isinstance(value, float) else str(value)
-
-
-def _show_decimal(size: int) -> str:
-    """Return a size as ``4 GB``; empty where it is no whole number of such."""
-    return next((f"{size // SIZES[unit]} {unit}" for unit in ("GB", "MB", "kB") if size % SIZES[unit] == 0), "")

@@ -36,7 +36,6 @@ from infrabench.publish.artifact import crate, licences
 log = logging.getLogger(__name__)
 
 RESULTS = "results"  # below the root of an archive: SESSION/tables/STUDY/KIND.{md,csv,tex}
-KINDS = ("estimates", "contrasts", "results", "omnibus", "interactions", "trends", "tiers", "diagnostics", "published")
 GUIDE, LICENCES = "REPRODUCE.md", "LICENCES.md"
 LICENCES_SAY = (
     "infrabench itself is under the Apache License 2.0, see LICENSE. This is what the packages of its environment "
@@ -187,7 +186,7 @@ def make_tables(destination: Path) -> Iterator[tuple[str, int]]:
     for name, path in sorted(catalogue.recorded().items()):
         session = session_data.open_session(catalogue.find(None, str(path)))
         found = api.results(session, str(destination.resolve() / name))
-        for kind in KINDS:
+        for kind in results.TABLES:
             results.table(found, kind)
         count = len(_files(destination / name))
         log.info("%s: %d tables made", name, count)
