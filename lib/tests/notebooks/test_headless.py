@@ -12,7 +12,8 @@ from infrabench.notebook import headless
 
 
 @pytest.fixture
-def notebook(tmp_path):
+def notebook(tmp_path, monkeypatch):
+    monkeypatch.delenv(headless.HEADLESS, raising=False)
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     made = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
     made.cells = [
@@ -32,8 +33,7 @@ def test_a_parameter_that_the_notebook_has_not_is_refused(notebook, tmp_path):
     assert not (tmp_path / "out.ipynb").exists()
 
 
-def test_a_notebook_is_executed_in_its_own_folder(notebook, tmp_path, monkeypatch):
-    monkeypatch.delenv(headless.HEADLESS, raising=False)
+def test_a_notebook_is_executed_in_its_own_folder(notebook, tmp_path):
     out = headless.execute(notebook, tmp_path / "out" / "study.ipynb", {"runs": 3, "systems": ["native"]})
     text = "".join(o.get("text", "") for c in nbformat.read(out, 4).cells for o in c.get("outputs", []))
     assert text.strip() == "3 ['native'] source"
@@ -93,15 +93,13 @@ def test_of_two_papermill_commands_into_one_file_one_fails_and_the_other_s_resul
     assert [text for cell in cells for text in (o.get("text") for o in cell.get("outputs", []))] == ["second: 1\n"]
 
 
-def test_a_cell_that_fails_is_named_and_the_notebook_kept(notebook, tmp_path, monkeypatch):
-    monkeypatch.delenv(headless.HEADLESS, raising=False)
+def test_a_cell_that_fails_is_named_and_the_notebook_kept(notebook, tmp_path):
     with pytest.raises(InfrabenchError, match=r"study.ipynb, cell 3, failed: AssertionError"):
         headless.execute(notebook, tmp_path / "out.ipynb", {"runs": 13})
     assert (tmp_path / "out.ipynb").exists()
 
 
-def test_what_was_shown_is_on_disk_while_a_cell_runs_and_kept_when_the_kernel_dies(notebook, tmp_path, monkeypatch):
-    monkeypatch.delenv(headless.HEADLESS, raising=False)
+def test_what_was_shown_is_on_disk_while_a_cell_runs_and_kept_when_the_kernel_dies(notebook, tmp_path):
     made, out = nbformat.read(notebook, 4), tmp_path / "out.ipynb"
     made.cells.append(nbformat.v4.new_markdown_cell("More"))
     copied = f"import shutil; shutil.copy({str(out)!r}, {str(tmp_path / 'copy.ipynb')!r}); os._exit(1)"
@@ -115,8 +113,7 @@ def test_what_was_shown_is_on_disk_while_a_cell_runs_and_kept_when_the_kernel_di
     assert nbformat.read(tmp_path / "copy.ipynb", 4).cells[-1].metadata.papermill["status"] == "running"
 
 
-def test_a_study_that_its_site_cannot_run_at_all_is_not_a_failure_but_not_run(notebook, tmp_path, capsys, monkeypatch):
-    monkeypatch.delenv(headless.HEADLESS, raising=False)
+def test_a_study_that_its_site_cannot_run_at_all_is_not_a_failure_but_not_run(notebook, tmp_path, capsys):
     made = nbformat.read(notebook, 4)
     reason = "raise NotRunnable('no machines for a cluster')"
     made.cells.append(nbformat.v4.new_code_cell(f"from infrabench.core import NotRunnable\n{reason}"))

@@ -366,9 +366,6 @@ def test_tables_of_a_session(capsys, site):
     assert deployments.loc["tools.fake", "fake-base"] == "fake 1.0"
     assert session_tables.reasons_table(ran).empty
     assert set(api.results(ran).estimates["n"]) == {2}
-    assert "2 blocks of 2 systems" in plan_tables.plan_summary(wanted())
-    plan = plan_tables.plan_table(wanted())
-    assert plan["trials"].sum() == 8
 
 
 def test_the_data_are_those_of_the_checkout_around_the_working_folder(monkeypatch):

@@ -474,10 +474,8 @@ def test_a_session_of_before_is_compared_as_it_was(two: Any, capsys: pytest.Capt
 def test_diff_names_versions_of_a_cluster_without_refusing(two: Any, capsys: pytest.CaptureFixture[str]) -> None:
     folders = two(TalkingHost("here", {}), TalkingHost("here", {}))
     for folder, etcd in zip(folders, ("v3.6.8", "v3.6.9"), strict=True):
-        path = folder / "provenance/deployments.json"
-        data = json.loads(path.read_text())
-        data["fake-base"]["facts"]["versions"] = {"kubernetes": "v1.34.4", "etcd": etcd}
-        path.write_text(json.dumps(data))
+        versions = {"kubernetes": "v1.34.4", "etcd": etcd}
+        change(folder, "deployments", "fake-base", "facts", "versions", value=versions)
     status, lines, _ = diff(capsys, *folders)
     assert status == 0
     assert lines[0] == "reported    system fake-base versions.etcd: v3.6.8 | v3.6.9"
@@ -493,12 +491,7 @@ def test_diff_names_versions_of_a_cluster_without_refusing(two: Any, capsys: pyt
 )  # fmt: skip
 def test_contents_that_no_session_has_are_refused(tmp_path: Path, path: tuple[str, ...], value: Any) -> None:
     folder = run_session(registry.study("fakes"), tmp_path / "s", site_of(TalkingHost("here", {})), runs=1)
-    file = folder / "provenance/contents.json"
-    data = inner = json.loads(file.read_text())
-    for key in path[:-1]:
-        inner = inner[key]
-    inner[path[-1]] = value
-    file.write_text(json.dumps(data))
+    change(folder, "contents", *path, value=value)
     with pytest.raises(LedgerError, match=rf"contents\.json: {path[0]} is .*no session has"):
         comparability.differences(folder, folder)
 
