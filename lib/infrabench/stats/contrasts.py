@@ -27,6 +27,7 @@ from infrabench.stats.losses import LOST, account_losses, is_lost
 from infrabench.stats.planning import margin_of
 from infrabench.stats.table import (
     CELL,
+    FAMILY,
     ORDER,
     PER_BLOCK,
     PER_DEPLOYMENT,
@@ -44,7 +45,6 @@ NO_NUMBER = "no number of {unit} is sure to decide: the printing step leaves no 
 NOT_IN_FAMILY = "equivalence not significant within its family"
 NOT_SIGNIFICANT = "not significant within its family"
 FAILED_WORK = "trials weigh alike although work failed in some: all work over all time is {ratio:.3g} times {baseline}"
-FAMILY = ["workload", "metric"]
 # What a stack of pairs is made with, and judged by.
 GIVEN = ["margin", "step", "sd", "baseline", "pair_unit", "kind", "unit"]
 DECIDING = ("inferred", "apart", "p_equivalence")  # what `decide` reads

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from infrabench.stats.intervals import ALPHA, Array
 from infrabench.stats.losses import worst_p
 from infrabench.stats.pairwise import paired_moments, t_p
-from infrabench.stats.table import ORDER, Blocked, blocked, columns, kinds, stacks
+from infrabench.stats.table import FAMILY, ORDER, Blocked, blocked, columns, kinds, stacks
 from infrabench.stats.verdicts import WORK
 
 HOLM, EXPLORATORY = "Holm", "Benjamini-Hochberg, exploratory"
@@ -76,7 +76,7 @@ def by_metric(frame: pd.DataFrame, p: ArrayLike, primary: Iterable[tuple[str, st
     """
     declared = set(primary)
     first = np.array([key in declared for key in zip(frame["workload"], frame["metric"], strict=True)], dtype=bool)
-    family = frame.groupby(["workload", "metric"]).ngroup()
+    family = frame.groupby(FAMILY).ngroup()
     adjusted = np.where(first, by_family(p, family, holm), by_family(p, family, benjamini_hochberg))
     return adjusted, np.where(first, HOLM, EXPLORATORY)
 

@@ -20,7 +20,7 @@ from infrabench.stats.intervals import NAN, Array
 from infrabench.stats.losses import explain_lost, explain_unequal, is_lost
 from infrabench.stats.multiplicity import of_cases
 from infrabench.stats.pairwise import Comparison, paired_t
-from infrabench.stats.table import Blocked, blocked, columns, join_words, sample, stacks
+from infrabench.stats.table import FAMILY, Blocked, blocked, columns, join_words, sample, stacks
 from infrabench.stats.verdicts import NOT_COMPARABLE
 
 OMNIBUS = columns("""
@@ -29,6 +29,7 @@ OMNIBUS = columns("""
     str: tiers; float64: interaction_f interaction_df1 interaction_df2 interaction_p; str: reason
 """)
 TESTS = ("friedman_chi2", "friedman_p", "iman_davenport_f", "df1", "df2", "iman_davenport_p")
+F_TEST = ("f", "df1", "df2", "p")
 
 INTERACTIONS = columns("""
     str: workload metric system baseline; int64: levels n; str: pair_unit
@@ -82,10 +83,13 @@ def omnibus(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: 
             frame.loc[case, "reason"] = f"{explain_lost(*fallen)}: p holds whatever they would have been"
     frame["p_adjusted"], frame["adjustment"] = multiplicity.by_metric(frame, frame["iman_davenport_p"], primary)
     frame["tiers"] = [_tiers(cube.systems, row) for row in of_cases(cube)[1]]
-    levels = overall(cube)
-    for name in ("f", "df1", "df2", "p"):
-        frame[f"interaction_{name}"] = levels[name]
-    inner = levels["reason"].map(lambda each: each and f"system x scenario {each}")
+    inner = np.full(len(frame), "", dtype=object)
+    for cases in cube.cases.groupby(FAMILY).indices.values():
+        # systems without an ok trial in one of the scenarios are left out
+        systems = [name for name, ran in zip(cube.systems, there[cases].all(axis=0), strict=True) if ran]
+        levels = _interaction_of(cube, cases, systems)
+        frame.loc[cases, [f"interaction_{name}" for name in F_TEST]] = [levels[name] for name in F_TEST]
+        inner[cases] = levels["reason"] and f"system x scenario {levels['reason']}"
     frame["reason"] = join_words(frame["reason"], inner)
     return frame.astype(OMNIBUS).sort_values(["workload", "metric", "level", "scenario"], ignore_index=True)
 
@@ -229,7 +233,7 @@ def interactions(
     cube = blocked(table) if cube is None else cube
     others = [system for system in cube.systems if system != baseline]
     rows: list[dict[str, Any]] = []
-    for (workload, metric), index in cube.cases.groupby(["workload", "metric"]).indices.items():
+    for (workload, metric), index in cube.cases.groupby(FAMILY).indices.items():
         for system in others if baseline in cube.systems else []:
             found = _interaction_of(cube, index, [system, baseline])
             row = {"workload": workload, "metric": metric, "system": system, "baseline": baseline}
@@ -237,21 +241,6 @@ def interactions(
     frame = pd.DataFrame(rows, columns=list(INTERACTIONS))
     frame["p_adjusted"], frame["adjustment"] = multiplicity.by_metric(frame, frame["p"], primary)
     return frame.astype(INTERACTIONS)
-
-
-def overall(cube: Blocked) -> pd.DataFrame:
-    """Return the interaction of all systems with the scenarios, f, df1, df2, p and reason, one row per case of `cube`.
-
-    The same row for all cases of one metric of a workload; systems without any ok trial in one of them are left out.
-    """
-    columns = ["f", "df1", "df2", "p", "reason"]
-    rows: dict[int, list[Any]] = {}
-    for index in cube.cases.groupby(["workload", "metric"]).indices.values():
-        ran = np.isfinite(cube.numbers[index]).any(axis=-1).all(axis=0)
-        found = _interaction_of(cube, index, [name for name, there in zip(cube.systems, ran, strict=True) if there])
-        rows |= {int(case): [found[name] for name in columns] for case in index}
-    frame = pd.DataFrame.from_dict(rows, orient="index", columns=columns).sort_index()
-    return frame.astype(dict.fromkeys(columns[:-1], "float64"))
 
 
 def _interaction_of(cube: Blocked, cases: Any, systems: list[str]) -> dict[str, Any]:
@@ -263,7 +252,7 @@ def _interaction_of(cube: Blocked, cases: Any, systems: list[str]) -> dict[str, 
     levels, k = values.shape[:2]
     if not levels * k:  # there is no scenario that all of them ran
         unit = cube.cases["pair_unit"].iloc[cases[0]]
-        nothing = dict.fromkeys(("f", "df1", "df2", "p"), NAN)
+        nothing = dict.fromkeys(F_TEST, NAN)
         return {"levels": levels, "n": 0, "pair_unit": unit, "reason": "", **nothing}
     together = np.swapaxes(values, 0, 1).reshape(1, k * levels, -1)
     by_deployment = np.array([bool(cube.by_deployment[cases][ran].any())])
@@ -275,7 +264,7 @@ def _interaction_of(cube: Blocked, cases: Any, systems: list[str]) -> dict[str, 
     reason = notes[0] if notes and levels > 1 else ""
     usable = bool((x > 0).all()) and x.size > 0 and not reason
     found = interaction(np.log(x) if usable else x[..., :0])
-    tests = {"f": found.statistic, "df1": found.df1, "df2": found.df2, "p": found.p}
+    tests = dict(zip(F_TEST, found, strict=True))
     return {"levels": levels, "n": x.shape[-1], "pair_unit": units.iloc[0], "reason": reason} | tests
 
 
@@ -316,29 +305,25 @@ def trends(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: B
     """
     cube = blocked(table) if cube is None else cube
     rows: list[dict[str, Any]] = []
-    for key, index in cube.cases[cube.cases["level"].notna()].groupby(["workload", "metric", "factor"]).groups.items():
-        cases = cube.cases.loc[index].sort_values("level")
+    for key, group in cube.cases[cube.cases["level"].notna()].groupby([*FAMILY, "factor"]):
+        ordered = group.sort_values("level")
         for number, system in enumerate(cube.systems):
-            values = cube.numbers[cases.index, number]
-            ran = np.isfinite(values).any(axis=-1)
-            if ran.sum() > 1:
-                of_system = dict(zip(("workload", "metric", "factor", "system"), (*key, system), strict=True))
-                deployed = cube.by_deployment[cases.index][ran].any(keepdims=True)
-                (stack,) = stacks(values[None, ran], cube.deployment, deployed)
-                of_system["pair_unit"] = cases["pair_unit"][ran].iloc[0]
-                scenarios = cases["scenario"][ran].tolist()
-                unequal = explain_unequal(values[ran], cube.fates[cases.index, number][ran], scenarios)
-                of_system["reason"] = f"{NOT_COMPARABLE}: {unequal}" if unequal else ""
-                numbers = stack.numbers[0][:, :0] if unequal else stack.numbers[0]
-                n = stack.numbers.shape[-1]
-                rows.append(of_system | _trend(numbers, cases["level"].to_numpy(dtype=float)[ran]) | {"n": n})
+            ran = np.isfinite(cube.numbers[ordered.index, number]).any(axis=-1)
+            if ran.sum() < 2:
+                continue
+            cases = ordered[ran]
+            values, fates = (each[cases.index, number] for each in (cube.numbers, cube.fates))
+            (stack,) = stacks(values[None], cube.deployment, cube.by_deployment[cases.index].any(keepdims=True))
+            units, level = stack.numbers[0], cases["level"].to_numpy(dtype=float)
+            unequal = explain_unequal(values, fates, cases["scenario"].tolist())
+            usable = not unequal and bool((level > 0).all())
+            found = log_slope(units if usable else units[:, :0], np.log(level) if usable else level)
+            rows.append({
+                **dict(zip((*FAMILY, "factor"), key, strict=True)), "system": system, "levels": len(cases),
+                "n": units.shape[-1], "pair_unit": cases["pair_unit"].iloc[0], "power": found.estimate,
+                **found.interval.columns("power"), "p": found.p,
+                "reason": f"{NOT_COMPARABLE}: {unequal}" if unequal else "",
+            })  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(TRENDS))
     frame["p_adjusted"], frame["adjustment"] = multiplicity.by_metric(frame, frame["p"], primary)
     return frame.astype(TRENDS)
-
-
-def _trend(x: Any, level: Any) -> dict[str, Any]:
-    """The columns of one system, `x` being (levels, units)."""
-    positive = (level > 0).all()
-    found = log_slope(x if positive else x[:, :0], np.log(level) if positive else level)
-    return {"levels": len(level), "power": found.estimate, **found.interval.columns("power"), "p": found.p}

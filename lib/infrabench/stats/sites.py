@@ -23,11 +23,11 @@ from scipy import special
 
 from infrabench.core import SchemaError
 from infrabench.stats import meta_analysis, multiplicity
-from infrabench.stats.contrasts import DEPENDENT, FAMILY, NOT_IN_FAMILY
+from infrabench.stats.contrasts import DEPENDENT, NOT_IN_FAMILY
 from infrabench.stats.intervals import LEVEL, NAN, Array
 from infrabench.stats.losses import LOST, UNLIKE
 from infrabench.stats.meta_analysis import FEWEST, Summary, deleted, hartung_knapp, summary
-from infrabench.stats.table import CELL, ORDER, columns, join_words
+from infrabench.stats.table import CELL, FAMILY, ORDER, columns, join_words
 from infrabench.stats.verdicts import ALPHA, EQUIVALENT, LIMITED, NOT_COMPARABLE, WITHIN, decide
 
 SHARED = ("unit", "better", "baseline", "margin")  # what the sites of a case have to have in common

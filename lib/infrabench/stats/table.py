@@ -30,6 +30,7 @@ ANALYSED = (
 TREATMENT = ["session", "block", "workload", "scenario", "system"]  # once in a block, whatever its trials are called
 CASE = ["workload", "scenario", "metric"]
 CELL = [*CASE, "system"]
+FAMILY = ["workload", "metric"]  # of the tests that are adjusted together
 ORDER = ["workload", "metric", "level", "scenario", "system"]  # of the rows of a table for a reader
 BLOCK = ["session", "deployment", "block"]
 SHARED = (*CASE, "factor", "level", "unit", "better")
@@ -93,7 +94,7 @@ def check_values(table: pd.DataFrame) -> pd.DataFrame:
     refuse(table, measured & (table["unit"].isna() | table["better"].isna()), "a metric without unit or direction")
     refuse(table, table["value"].notna() & (~measured | (table["state"] != "ok")), "a value outside an ok measurement")
     refuse(table, np.isinf(table["level"]), "a level without end")
-    of_metric = table.groupby(["workload", "metric"], observed=True)
+    of_metric = table.groupby(FAMILY, observed=True)
     kinds = of_metric[["unit", "better"]].nunique()
     for name, word in (("unit", "unit"), ("better", "direction")):
         if (kinds[name] > 1).any():
