@@ -31,7 +31,7 @@ sites               `meta_analysis`: cochran_q, welch_homogeneity, between_varia
                     summary (mean and prediction interval), hartung_knapp, deleted; `sites`: their tables
 sessions over time  `segmentation`: find_changes
 planning            `planning`: n_for_precision, detectable, t_power, tost_power, equivalence_margin, blocks_to_decide,
-                    one_way (variance components), repetitions, dimensions
+                    one_way (variance components), blocks_per_deployment, dimensions
 ==================  ==============================================================================================
 """
 

@@ -12,7 +12,7 @@ for planning: it adds nothing to a result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -179,14 +179,13 @@ def _known(value: Array) -> Array:
 def _least(enough: Callable[[Array], Array], possible: Array) -> Numbers:
     """The least n of 2 .. `MAX_N` that is enough, by doubling and halving; NaN where it is not possible."""
     low, high = np.ones(possible.shape), np.full(possible.shape, 2.0)
-    with np.errstate(invalid="ignore"):
-        while (grow := possible & (high <= MAX_N) & ~enough(np.minimum(high, MAX_N))).any():
-            low, high = np.where(grow, high, low), np.where(grow, 2 * high, high)
-        high = np.minimum(high, MAX_N + 1.0)
-        while (high - low > 1).any():
-            middle = np.maximum(np.floor((low + high) / 2), 2)
-            met = enough(middle)
-            low, high = np.where(met, low, middle), np.where(met, middle, high)
+    while (grow := possible & (high <= MAX_N) & ~enough(np.minimum(high, MAX_N))).any():
+        low, high = np.where(grow, high, low), np.where(grow, 2 * high, high)
+    high = np.minimum(high, MAX_N + 1.0)
+    while (high - low > 1).any():
+        middle = np.maximum(np.floor((low + high) / 2), 2)
+        met = enough(middle)
+        low, high = np.where(met, low, middle), np.where(met, middle, high)
     return np.where(possible & (high <= MAX_N), high, NAN)[()]
 
 
@@ -243,21 +242,15 @@ class OneWay(NamedTuple):
     share: Numbers  # `between` at least 0
 
 
-def repetitions(t2: Sequence[float], costs: Sequence[float]) -> tuple[float, ...]:
-    """Return the most economical numbers of repetitions r_1 .. r_(n-1) of all levels but the highest.
+def blocks_per_deployment(within: float, between: float, block_s: float, deployment_s: float) -> float:
+    """Return the most economical number of blocks in each deployment, from variances and costs of one of each.
 
-    `t2`: T_i^2 and `costs`: of one repetition, both lowest level first. r_i = sqrt(c_(i+1) / c_i T_i^2 / T_(i+1)^2)
-    (Kalibera and Jones 2013, as corrected by its authors), not rounded: take the ceiling. 1 where level i has no
-    variance; infinite where only the level above has none: repeat there as often as fits. Raises `DesignError` when
-    the two differ in length or a cost is not positive.
+    sqrt(deployment_s / block_s * within / between) (Kalibera and Jones 2013, as corrected by its authors), not rounded:
+    take the ceiling. 1 where blocks have no variance; infinite where only deployments have none: as many as fit.
     """
-    if len(t2) != len(costs) or min(costs, default=0) <= 0:
-        raise DesignError(f"{len(t2)} variances and costs {list(costs)}: give one positive cost to each level")
-    pairs = zip(t2, t2[1:], costs, costs[1:], strict=False)
-    return tuple(
-        1.0 if here <= 0 else float("inf") if above <= 0 else float(np.sqrt(dear / cheap * here / above))
-        for here, above, cheap, dear in pairs
-    )
+    if within <= 0:
+        return 1.0
+    return float(np.sqrt(deployment_s / block_s * within / between)) if between > 0 else np.inf
 
 
 def one_way(values: ArrayLike, group: NDArray[np.int64], cell: NDArray[np.int64] | None = None) -> OneWay:
@@ -320,7 +313,7 @@ def plan_from_pilot(
         known["unit"] = "deployments" if several else "blocks"
         rows += _pilot_rows(known, values, targets, margins.get(known["metric"], margins.get("", NAN)))
     frame = pd.DataFrame(rows, columns=list(PILOT))
-    return _sized(frame.astype({name: kind for name, kind in PILOT.items() if name in frame}), seconds).astype(PILOT)
+    return _sized(frame.astype(PILOT), seconds).astype(PILOT)
 
 
 def _samples(ok: pd.DataFrame, baseline: str) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
@@ -363,8 +356,6 @@ def _sized(frame: pd.DataFrame, seconds: float) -> pd.DataFrame:
     frame.loc[still & (frame["note"] == ""), "note"] = "no spread"
     verdict = (frame["quantity"] == VERDICT).to_numpy()
     target = frame["target"].to_numpy(dtype=float)
-    # a ratio within +- target has its logarithm within log(1 + target), the nearer of both ends
-    width = np.where(frame["quantity"] == RATIO, np.log1p(target), target)
     # claims of equivalence that a verdict is adjusted with
     claims = verdict & frame["spread"].notna().to_numpy() & ~still.to_numpy()
     family = pd.Series(claims).groupby([frame["workload"].to_numpy(), frame["metric"].to_numpy()])
@@ -372,10 +363,16 @@ def _sized(frame: pd.DataFrame, seconds: float) -> pd.DataFrame:
     for name, spread in (("n", "spread"), ("n_high", "spread_high")):
         sd = frame[spread].mask(still).to_numpy(dtype=float)
         deciding = blocks_to_decide(sd, np.where(verdict, target, 0.5), tests)
-        frame[name] = np.where(verdict, deciding, n_for_precision(sd, width))
+        frame[name] = np.where(verdict, deciding, n_for_precision(sd, _widths(frame)))
     reached = frame["n_high"].notna() | (frame["note"] != "")
     frame.loc[~reached, "note"] = "more than a million"
     return frame.assign(hours=frame["n"] * seconds / 3600, hours_high=frame["n_high"] * seconds / 3600)
+
+
+def _widths(frame: pd.DataFrame) -> Array:
+    """Half-width wished for: a ratio within +- target has its logarithm within log(1 + target), the nearer end."""
+    target = frame["target"].to_numpy(dtype=float)
+    return np.where(frame["quantity"] == RATIO, np.log1p(target), target)
 
 
 def dimensions(
@@ -388,13 +385,13 @@ def dimensions(
 
     Columns `DIMENSIONS`. ``quantity``: "mean" or "ratio", as in `plan_from_pilot`; ``sd_within``, ``sd_between``: what
     blocks in a deployment and deployments add, relative to the mean, or of the paired log ratios (`one_way`);
-    ``blocks``: in each deployment, from the costs and these (`repetitions`); ``deployments``: with so many blocks, to
-    have the interval within +- ``target``; ``deployments_high``: if the spread of deployment means is as large as so
-    small a pilot allows; ``hours``; ``note``: why there are none.
+    ``blocks``: in each deployment, from the costs and these (`blocks_per_deployment`); ``deployments``: with so many
+    blocks, to have the interval within +- ``target``; ``deployments_high``: if the spread of deployment means is as
+    large as so small a pilot allows; ``hours``; ``note``: why there are none.
     """
     check_values(table)
-    rows: list[dict[str, Any]] = []
     targets = list(targets)
+    rows: list[dict[str, Any]] = []
     for known, blocks in _samples(table[table["value"].notna()], baseline):
         values = blocks.iloc[:, 0]
         if known["quantity"] == MEAN:
@@ -402,35 +399,34 @@ def dimensions(
             values = values / mean if mean else values * NAN
         else:
             values = np.log(values / blocks[baseline]) if bool((blocks > 0).all(axis=None)) else values * NAN
-        rows += _dimensions_rows(known, values, targets, block_s, deployment_s)
-    return pd.DataFrame(rows, columns=list(DIMENSIONS)).astype(DIMENSIONS)
+        row = known | _nested(values, block_s, deployment_s)
+        rows += [row | {"target": target} for target in targets]
+    kinds = DIMENSIONS | {"spread": "float64", "n_pilot": "float64"}
+    frame = pd.DataFrame(rows, columns=list(kinds)).astype(kinds)
+    cost_s, widths = deployment_s + frame["blocks"] * block_s, _widths(frame)
+    for end, spread in (("", frame["spread"]), ("_high", spread_limit(frame["spread"], frame["n_pilot"]))):
+        frame[f"deployments{end}"] = n_for_precision(spread, widths)
+        frame[f"hours{end}"] = frame[f"deployments{end}"] * cost_s / 3600
+    return frame[list(DIMENSIONS)]
 
 
-def _dimensions_rows(
-    known: dict[str, Any], values: pd.Series, targets: list[float], block_s: float, deployment_s: float
-) -> list[dict[str, Any]]:
+def _nested(values: pd.Series, block_s: float, deployment_s: float) -> dict[str, Any]:
+    """What blocks and deployments add, blocks for each deployment, the spread of its means then; or why there is none.
+
+    `values`: by session, deployment and block; NaN throughout where there are none.
+    """
     if values.isna().any():
-        return [known | {"target": target, "note": NOT_POSITIVE} for target in targets]
+        return {"note": NOT_POSITIVE}
     group = values.groupby(BLOCK[:2]).ngroup().to_numpy()
-    found = one_way(values.to_numpy(dtype=float), group)
-    within, between = float(found.within), float(found.between)
+    variances = one_way(values.to_numpy(dtype=float), group)
+    within, between = float(variances.within), float(variances.between)
     if not np.isfinite(within):
-        return [known | {"target": target, "note": ONE_LEVEL} for target in targets]
-    row = known | {"sd_within": np.sqrt(within), "sd_between": np.sqrt(max(between, 0.0)), "note": ""}
+        return {"note": ONE_LEVEL}
+    row = {"sd_within": np.sqrt(within), "sd_between": np.sqrt(max(between, 0.0))}
     if not (block_s > 0 and deployment_s > 0):
-        return [row | {"target": target, "note": NO_COSTS} for target in targets]
-    (blocks,) = repetitions((within, between), (block_s, deployment_s))
-    if not np.isfinite(blocks):
-        return [row | {"target": target, "note": NONE_BETWEEN} for target in targets]
-    blocks = np.ceil(blocks)
-    spread, cost_s = float(np.sqrt(between + within / blocks)), deployment_s + blocks * block_s
-    rows = []
-    for target in targets:
-        # a ratio within +- target has its logarithm within log(1 + target), the nearer of both ends
-        width = float(np.log1p(target)) if known["quantity"] == RATIO else target
-        # with this spread, and with its upper limit
-        n, n_high = np.asarray(n_for_precision(np.array([spread, spread_limit(spread, len(set(group)))]), width))
-        hours, hours_high = n * cost_s / 3600, n_high * cost_s / 3600
-        sizes = {"deployments": n, "deployments_high": n_high, "hours": hours, "hours_high": hours_high}
-        rows.append(row | {"target": target, "blocks": blocks} | sizes)
-    return rows
+        return row | {"note": NO_COSTS}
+    blocks = np.ceil(blocks_per_deployment(within, between, block_s, deployment_s))
+    if np.isinf(blocks):
+        return row | {"note": NONE_BETWEEN}
+    spread = np.sqrt(between + within / blocks)
+    return row | {"blocks": blocks, "spread": spread, "n_pilot": len(set(group)), "note": ""}

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from infrabench.core import DesignError
 from infrabench.stats import planning
 from infrabench.stats.intervals import t_interval
 from tests.support.analysis_fixtures import DATA_A, table_of
@@ -125,16 +124,10 @@ EXAMPLE = np.array([[[9, 5], [8, 3]], [[10, 6], [7, 11]], [[1, 12], [2, 4]]], dt
 
 
 def test_reference_of_the_optimum() -> None:
-    t2 = 0.7266667, 0.2627778, 0.7747222
-    assert planning.repetitions(t2, (3, 20, 100)) == pytest.approx((4.293660, 1.302286), rel=1e-6)
-    assert [int(np.ceil(r)) for r in planning.repetitions(t2, (3, 20, 100))] == [5, 2]
-
-
-def test_levels_without_variance() -> None:
-    assert planning.repetitions((16.5, -5.7, 2.3), (1, 1, 1)) == (float("inf"), 1.0)
-    for costs in ((1, 1), (1, 0, 1)):
-        with pytest.raises(DesignError, match="one positive cost"):
-            planning.repetitions((1.0, 1.0, 1.0), costs)
+    assert planning.blocks_per_deployment(0.7266667, 0.2627778, 3, 20) == pytest.approx(4.293660, rel=1e-6)
+    assert planning.blocks_per_deployment(0.2627778, 0.7747222, 20, 100) == pytest.approx(1.302286, rel=1e-6)
+    assert planning.blocks_per_deployment(16.5, -5.7, 1, 1) == np.inf
+    assert planning.blocks_per_deployment(-5.7, 2.3, 1, 1) == 1.0
 
 
 def test_one_way_of_balanced_groups_is_the_published_one_of_two_levels() -> None:
