@@ -88,8 +88,7 @@ def dependent(x: ArrayLike) -> NDArray[np.bool_]:
     x = sample(x)
     if x.shape[-1] < MIN_VALUES:
         return np.zeros(x.shape[:-1], dtype=bool)[()]
-    with np.errstate(invalid="ignore"):
-        return (ljung_box(x).p < SMALL_P) | (kendall_trend(x).p < SMALL_P)
+    return (ljung_box(x).p < SMALL_P) | (kendall_trend(x).p < SMALL_P)
 
 
 def dependent_pairs(x: ArrayLike) -> NDArray[np.bool_]:
@@ -106,8 +105,7 @@ def dependent_pairs(x: ArrayLike) -> NDArray[np.bool_]:
     n = x.shape[-1]
     if n < MIN_VALUES:
         return np.zeros(x.shape[:-1], dtype=bool)[()]
-    with np.errstate(invalid="ignore"):
-        few = autocorrelation(x) > UPPER_5_PERCENT * (n - 2) / (n * np.sqrt(n - 1)) - 1 / n
+    few = autocorrelation(x) > UPPER_5_PERCENT * (n - 2) / (n * np.sqrt(n - 1)) - 1 / n
     return dependent(x) | few
 
 

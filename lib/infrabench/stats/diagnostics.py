@@ -144,8 +144,7 @@ def bimodal(x: ArrayLike) -> NDArray[np.bool_]:
     """
     x = sample(x)
     critical = critical_split(x.shape[-1])
-    with np.errstate(invalid="ignore"):
-        return (split(x).d > critical) & (split_log(x) > critical)
+    return (split(x).d > critical) & (split_log(x) > critical)
 
 
 def _group(ordered: Array, member: NDArray[np.bool_]) -> tuple[Array, Array]:
@@ -229,9 +228,7 @@ def outlier_mask(x: ArrayLike) -> NDArray[np.bool_]:
     `x`: (..., n); same shape. Iglewicz and Hoaglin 1993. 8.4 % of clean normal samples of 30 hold such a value, so the
     flag is no reason to drop it.
     """
-    x = sample(x)
-    with np.errstate(invalid="ignore"):
-        return np.abs(modified_z(x)) > MODIFIED_Z
+    return np.abs(modified_z(x)) > MODIFIED_Z
 
 
 def _diagnose(x: Array, inner: Array, deployment: NDArray[np.int64]) -> dict[str, Any]:

@@ -76,8 +76,7 @@ def resolution_limited(step: Numbers, sd: Numbers, difference: Numbers = NAN) ->
 
     All of one unit; their broadcast shape. What is NaN is not compared, so an unknown step limits nothing.
     """
-    with np.errstate(invalid="ignore"):
-        return (step > QUARTER * np.asarray(sd)) | (step > QUARTER * np.abs(difference))
+    return (step > QUARTER * np.asarray(sd)) | (step > QUARTER * np.abs(difference))
 
 
 def undithered(step: Numbers, sd: Numbers) -> NDArray[np.bool_]:
@@ -86,8 +85,7 @@ def undithered(step: Numbers, sd: Numbers) -> NDArray[np.bool_]:
     One unit; their broadcast shape. From there on rounding acts as dither: at half a step its largest bias of a mean is
     0.0023 of a step. What is NaN is not compared.
     """
-    with np.errstate(invalid="ignore"):
-        return np.asarray(sd) < np.asarray(step) / 2
+    return np.asarray(sd) < np.asarray(step) / 2
 
 
 def widened(ends: Interval, step: Numbers, where: NDArray[np.bool_]) -> Interval:

@@ -176,9 +176,8 @@ def _printed_score(losses: Losses) -> Estimate:
     """The score of the losses without their sign, and the union of its intervals over signs that rows leave open."""
     values, parts = losses
     own = t_interval(values[..., None] + parts)
-    with np.errstate(invalid="ignore"):
-        open_signs = (own.low <= 0) & (own.high >= 0)
-        allowed = ((SIGNS * values[..., None, :] >= 0) | open_signs[..., None, :]).all(axis=-1)
+    open_signs = (own.low <= 0) & (own.high >= 0)
+    allowed = ((SIGNS * values[..., None, :] >= 0) | open_signs[..., None, :]).all(axis=-1)
     weights = SIGNS * PERCENT * FOUR
     found = 100 * (1 - np.einsum("...r,sr->...s", values, weights))
     ends = t_interval(found[..., None] - 100 * np.einsum("...rn,sr->...sn", parts, weights))
