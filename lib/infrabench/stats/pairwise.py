@@ -199,7 +199,6 @@ def ratio_equivalence(x: ArrayLike, y: ArrayLike, margin: ArrayLike, off: ArrayL
     each side and narrows the margin. p is below 5 % exactly when the interval lies within the margin. NaN as
     `fieller_t` and `paired_fieller`.
     """
-    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     room = np.asarray(margin, dtype=float) - off
     (above, df), (below, _) = fieller_t(x, y, 1 - room), fieller_t(x, y, 1 + room)
     p = np.maximum(special.stdtr(df, -above), special.stdtr(df, below)) if df else above
@@ -215,12 +214,14 @@ def signed_rank(x: ArrayLike, y: ArrayLike) -> Test:
     others and then carry no rank (Pratt 1959). NaN below two pairs and when all differences are zero.
     """
     x, y = paired(x, y)
-    differences, rounding = _differences(x, y)
-    n = differences.shape[-1]
+    n = x.shape[-1]
     if n < 2:
-        none = np.full(differences.shape[:-1], np.nan)[()]
+        none = np.full(x.shape[:-1], np.nan)[()]
         return Test(none, none)
+    differences = x - y
     size = np.abs(differences)
+    # decimal readings are not exact in binary: a smaller difference is only rounding
+    rounding = ROUNDING * np.maximum(np.abs(x), np.abs(y)).max(axis=-1, keepdims=True)
     doubled = np.where(size <= rounding, 0, _doubled_midranks(size, rounding))
     total = doubled.sum(axis=-1)
     plus = np.where(differences > 0, doubled, 0).sum(axis=-1)
@@ -231,11 +232,6 @@ def signed_rank(x: ArrayLike, y: ArrayLike) -> Test:
     for cell in map(tuple, np.argwhere(~plain & (total > 0))):
         p[cell] = min(2 * intervals.rank_sum_chances(np.sort(doubled[cell]), int(least[cell])).sum(), 1.0)
     return Test(np.where(total > 0, least / 2, np.nan)[()], p[()])
-
-
-def _differences(x: Array, y: Array) -> tuple[Array, Array]:
-    """x - y, and below which size a difference is only rounding; decimal readings are not exact in binary."""
-    return x - y, ROUNDING * np.maximum(np.abs(x), np.abs(y)).max(axis=-1, keepdims=True, initial=0.0)
 
 
 def _doubled_midranks(size: Array, rounding: Array) -> NDArray[np.int64]:

@@ -90,7 +90,10 @@ def tiers(view: View) -> Drawn:
         raise SchemaError(f"no tiers of {what} to draw: two systems with ok trials are needed")
     baseline, wide = str(chosen["baseline"].iloc[0]), width > theme.WIDE_MM
     direction, n = notation.direction(chosen["better"].iloc[0]), sentences.pairs(chosen)
-    texts = _ratio_column if wide else lambda row: ()
+
+    def texts(row: Any) -> tuple[str, ...]:
+        return (notation.ratio(row) if np.isfinite(row.ratio_low) else notation.number(row.ratio),) if wide else ()
+
     lines = metric_lines(_with_baseline(chosen), lambda _: f"{direction}; n = {n}", texts, width)
     columns = sorted(set("".join(rows["letters"])))
     room = LETTER_MM * len(columns) + 2
@@ -239,10 +242,6 @@ def _with_baseline(chosen: pd.DataFrame) -> pd.DataFrame:
         every = pd.concat([one, case], ignore_index=True).dropna(subset="ratio")
         cases.append(every.sort_values("ratio", ascending=case["better"].iloc[0] == "lower", kind="stable"))
     return pd.concat(cases, ignore_index=True)
-
-
-def _ratio_column(row: Any) -> tuple[str, ...]:
-    return (notation.ratio(row) if np.isfinite(row.ratio_low) else notation.number(row.ratio),)
 
 
 def _letters(axes: Axes, lines: Sequence[Line], cells: set[tuple[str, str]], letter: str, at: float) -> None:

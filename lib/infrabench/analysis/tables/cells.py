@@ -151,7 +151,10 @@ def ratios_table(contrasts: pd.DataFrame, systems: Sequence[str]) -> pd.DataFram
     rows = []
     for (workload, metric, scenario), case in contrasts.groupby(["workload", "metric", "scenario"], sort=False):
         title = f"{notation.metric_title(metric)} {ARROWS[case['better'].iloc[0]]}"
-        cells = {row.system: _format_ratio(row) for row in case.itertuples(index=False)}
+        cells = {
+            row.system: f"{notation.ratio(row)} {SIGNS[row.verdict]}" if np.isfinite(row.ratio) else SIGNS[row.verdict]
+            for row in case.itertuples(index=False)
+        }
         n = " to ".join(sorted({str(n) for n in case["n_pairs"] if n}, key=int)) or "0"
         row = {"workload": str(workload), "metric": title, "scenario": str(scenario), "n": n}
         rows.append(row | {name: cells.get(name, NOT_RUN) for name in shown})
@@ -178,11 +181,6 @@ def interim_table(frame: pd.DataFrame, baseline: str) -> pd.DataFrame:
         rows.append(texts | pair(f"ratio to {baseline}", ratio, f"ratio {CI}") | {"reason": row.reason})
     made = without_empty(pd.DataFrame(rows), ("reason",))
     return made if frame["ratio"].notna().any() else made.drop(columns=[f"ratio to {baseline}", f"ratio {CI}"])
-
-
-def _format_ratio(row: Any) -> str:
-    sign = SIGNS[row.verdict]
-    return f"{notation.ratio(row)} {sign}" if np.isfinite(row.ratio) else sign
 
 
 def _no_value(cell: Any) -> str:
