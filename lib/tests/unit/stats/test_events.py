@@ -40,8 +40,6 @@ def test_interval_and_p_never_contradict(x: int, y: int) -> None:
         return
     p, ends = events.poisson_p(x, y), events.poisson_ratio(x, y).interval
     assert (p < 0.05 - 1e-9) <= (not ends.low <= 1 <= ends.high) <= (p <= 0.05 + 1e-9)
-    tails = (stats.binomtest(x, x + y, 0.5, side).pvalue for side in ("less", "greater"))
-    assert p == pytest.approx(min(1.0, 2 * min(tails)))
     narrow, inside = events.poisson_ratio(x, y, 0.9).interval, events.poisson_equivalence(x, y, 0.8, 1.25)
     assert (inside < 0.05 - 1e-9) <= (narrow.low > 0.8 and narrow.high < 1.25) <= (inside <= 0.05 + 1e-9)
 

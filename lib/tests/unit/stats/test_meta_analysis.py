@@ -56,14 +56,6 @@ def test_the_share_between_is_the_published_one() -> None:
 # other implementations
 
 
-def test_hartung_and_knapps_interval_is_the_published_one() -> None:
-    """metafor's documentation: at tau^2 = 0.3132 (REML) -0.7145, from -1.1084 to -0.3206."""
-    y, error = risk_ratios()
-    found = meta_analysis.hartung_knapp(y, error, 0.3132)
-    assert found[:2] == pytest.approx((-1.1084, -0.3206), abs=6e-5)
-    assert meta_analysis.weighted(y, error, np.inf, 0.3132).mean == pytest.approx(-0.7145, abs=5e-5)
-
-
 @pytest.mark.parametrize("data", [risk_ratios(), odds_ratios(), (LABS, LABS_ERROR)], ids=["risk", "odds", "labs"])
 def test_known_errors_give_what_statsmodels_gives(data: tuple[np.ndarray, np.ndarray]) -> None:
     y, error = data

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
-from statsmodels.stats.proportion import proportion_confint
 
 from infrabench.stats import pairwise
 from tests.support.analysis_fixtures import DATA_A
@@ -18,13 +17,6 @@ from tests.support.analysis_fixtures import DATA_A
 NATIVE = np.array(DATA_A["native"])
 OTHERS = np.array([DATA_A[name] for name in ("docker", "lxc", "lxd")])
 BASE = np.broadcast_to(NATIVE, OTHERS.shape)
-
-
-def test_paired_t_is_that_of_scipy() -> None:
-    found, known = pairwise.paired_t(OTHERS, BASE), stats.ttest_rel(OTHERS, BASE, axis=1)
-    assert found.p == pytest.approx(known.pvalue)
-    for ours, theirs in zip(found.interval[:2], known.confidence_interval(), strict=True):
-        assert ours == pytest.approx(theirs)
 
 
 PAIRS = st.tuples(st.integers(0, 2**32), st.floats(0.001, 0.2), st.integers(2, 40))
@@ -117,18 +109,12 @@ def test_signed_rank_of_more_pairs_than_powers_of_two_have_room_for(n: int) -> N
     assert 0.05 < alike.p <= 1
 
 
-def test_paired_d_is_the_mean_over_the_sd_of_log_ratios() -> None:
-    d, logs = pairwise.paired_d(OTHERS, BASE), np.log(OTHERS / BASE)
-    assert d.value == pytest.approx(logs.mean(axis=-1) / logs.std(axis=-1, ddof=1), rel=1e-12)
-    assert (d.interval.level == 0.95).all()
-
-
 @pytest.mark.parametrize("t", [-40.0, -3.0, 0.0, 0.5, 7.0, 60.0])
 def test_the_interval_inverts_the_noncentral_t(t: float) -> None:
     off = np.linspace(-1, 1, 12)
     logs = (off + t * off.std(ddof=1) / np.sqrt(12)) / 100
     found = pairwise.paired_d(np.exp(logs), np.ones(12))
-    assert found.value == pytest.approx(t / np.sqrt(12), abs=1e-9)
+    assert (found.value, found.interval.level) == pytest.approx((t / np.sqrt(12), 0.95), abs=1e-9)
     tails = stats.nct.cdf(t, 11, np.array(found.interval[:2]) * np.sqrt(12))
     assert tails == pytest.approx([0.975, 0.025], abs=2e-6)
 
@@ -151,15 +137,6 @@ def test_systems_that_hardly_vary_have_an_interval_at_once() -> None:
     y = 1e9 + np.array([0.0, 1, 0, 2, 1, 0])
     found = pairwise.paired_d(2 * y[::-1], y)
     assert 0 < found.interval.low < found.value < found.interval.high
-
-
-@given(st.integers(0, 40), st.integers(1, 40))
-def test_share_of_pairs_has_wilsons_interval(above: int, n: int) -> None:
-    above = min(above, n)
-    x = np.where(np.arange(n) < above, 2.0, 1.0)
-    found = pairwise.share_above(x, np.full(n, 1.5))
-    assert found.value == above / n
-    assert found.interval[:2] == pytest.approx(proportion_confint(above, n, method="wilson"), abs=1e-12)
 
 
 def test_equal_values_are_above_on_neither_side() -> None:
