@@ -143,6 +143,15 @@ def table_of(
     return check(pd.DataFrame(rows, columns=list(COLUMNS)).astype(DTYPES))
 
 
+def levels_of(values: Mapping[float, Mapping[str, Iterable[float | None]]], factor: str, **how: Any) -> pd.DataFrame:
+    """Return a tidy table of one case at several levels of a factor: level -> system -> value by block."""
+    parts = [
+        table_of(of_level, scenario=f"{factor}={level:g}", **how).assign(factor=factor, level=float(level))
+        for level, of_level in values.items()
+    ]
+    return pd.concat(parts, ignore_index=True).astype(DTYPES)
+
+
 def lose(table: pd.DataFrame, rows: pd.Series, state: str) -> None:
     """Leave the trials of these rows without a value, in another state."""
     table.loc[rows, ["metric", "value", "unit", "better"]] = [None, np.nan, None, None]

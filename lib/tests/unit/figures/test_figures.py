@@ -25,7 +25,7 @@ from infrabench.analysis.tables import ruled_out_label
 from infrabench.analysis.tidy import tidy
 from infrabench.core import SchemaError
 from infrabench.stats import contrasts, estimates
-from tests.support.analysis_fixtures import MARGINS, NOT_RUN, PRIMARY, SYSTEMS, lose, table_of, write_session
+from tests.support.analysis_fixtures import MARGINS, NOT_RUN, PRIMARY, SYSTEMS, levels_of, lose, table_of, write_session
 from tests.support.frames import contrasts_frame
 from tests.support.look_at import check_paper, make_view, marked, overhang_mm, texts
 from tests.support.pdf import page_mm
@@ -171,11 +171,9 @@ def test_levels_are_labelled_where_there_is_room(levels: list[float], scale: str
 
 
 def test_scaling_draws_a_gap_and_a_cross_where_a_level_failed() -> None:
-    levels = [table_of({"native": [1.0, 2, 3], "docker": [2.0, 3, 4]}, scenario="threads=1")]
-    levels.append(table_of({"native": [2.0, 3, 4], "docker": [None, None, None]}, scenario="threads=2"))
-    for level, table in zip((1.0, 2.0), levels, strict=True):
-        table["level"], table["factor"] = level, "threads"
-    cells = estimates(pd.concat(levels, ignore_index=True))
+    first = {"native": [1.0, 2, 3], "docker": [2.0, 3, 4]}
+    second = {"native": [2.0, 3, 4], "docker": [None, None, None]}
+    cells = estimates(levels_of({1: first, 2: second}, "threads"))
     figure = drawn(scaling, make_view(*CPU, estimates=cells))
     assert "no ok trial" in texts(figure)
     docker = [line for line in figure.axes[0].lines if np.isnan(np.asarray(line.get_ydata(), dtype=float)).any()]

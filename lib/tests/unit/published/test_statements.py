@@ -13,7 +13,7 @@ from infrabench.analysis.published.derived_metrics import AVERAGE, MEAN, PER_REQ
 from infrabench.analysis.published.statements import Statement, judge_ratio, judge_statements, statements
 from infrabench.analysis.tidy import DTYPES
 from infrabench.core import LOST_STATES
-from tests.support.analysis_fixtures import table_of
+from tests.support.analysis_fixtures import levels_of, table_of
 
 RATES = {"copy": 10.0, "scale": 11.0, "add": 12.0, "triad": 15.0}  # their mean is 12
 
@@ -132,14 +132,10 @@ def at_levels(
     rates: Mapping[str, Sequence[float]], levels: Sequence[int], workload: str, metric: str, name: str
 ) -> pd.DataFrame:
     """Return a table of one factor: system -> its mean at each level."""
-    parts = [
-        table_of(
-            {system: around(means[place]) for system, means in rates.items()},
-            workload=workload, metric=metric, scenario=f"{name}={level}",
-        ).assign(factor=name, level=float(level))
-        for place, level in enumerate(levels)
-    ]  # fmt: skip
-    return pd.concat(parts, ignore_index=True).astype(DTYPES)
+    values = {
+        level: {system: around(means[place]) for system, means in rates.items()} for place, level in enumerate(levels)
+    }
+    return levels_of(values, name, workload=workload, metric=metric)
 
 
 def verdicts(table: pd.DataFrame, key: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from infrabench.stats import contrasts, knee
-from tests.support.analysis_fixtures import lose, table_of
+from tests.support.analysis_fixtures import levels_of, lose
 
 LEVELS = np.array([250.0, 500.0, 1000.0, 2000.0, 4000.0])
 
@@ -39,17 +39,14 @@ def test_what_does_not_cross_is_missing_and_the_first_crossing_counts(times: lis
 def table(blocks: int = 12, **most: float) -> pd.DataFrame:
     """Return a tidy table of a swept rate, whose systems answer so many requests a second, with 3 % of noise."""
     rng = np.random.default_rng(5)
-    made = []
-    for level in LEVELS:
-        values: dict[str, list[float | None]] = {
-            system: list(queue(np.full(blocks, level), limit * np.exp(rng.normal(0, 0.03, blocks))))
+    values = {
+        level: {
+            system: queue(np.full(blocks, level), limit * np.exp(rng.normal(0, 0.03, blocks)))
             for system, limit in most.items()
         }
-        of_level = table_of(values, workload="web-rate", metric="latency_mean_s", unit="s", better="lower")
-        made.append(of_level.assign(
-            scenario=f"rate={level:g}", factor="rate", level=level, trial=of_level["trial"] + f"-{level:g}"
-        ))  # fmt: skip
-    return pd.concat(made, ignore_index=True).astype(made[0].dtypes)
+        for level in LEVELS
+    }
+    return levels_of(values, "rate", workload="web-rate", metric="latency_mean_s", unit="s", better="lower")
 
 
 def test_systems_are_compared_by_the_rates_at_which_they_reach_one_time() -> None:

@@ -23,10 +23,7 @@ from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, INCONCLUSIVE, NOT_C
 from infrabench_selfcheck.validation.generators import METRIC, WORKLOAD, campaigns_table
 from tests.support.analysis_fixtures import table_of
 from tests.support.look_at import make_view
-
-FAILED = {"workload": "web", "metric": "failed_requests", "unit": "1", "better": "lower"}
-LOSS = {"workload": "iperf3", "metric": "loss_percent", "better": "lower"}
-REPAIRED = {"workload": "integrity", "metric": "repaired", "unit": "1", "better": "higher"}
+from tests.unit.stats.test_events import FAILED, LOSS, REPAIRED
 
 
 def rates(docker: float = 1.0, blocks: int = 30, seed: int = 1) -> dict[str, list[float | None]]:
@@ -205,7 +202,7 @@ def test_losses_that_may_turn_a_difference_round_leave_no_p_of_one() -> None:
     rng = np.random.default_rng(5)
     values = np.where(rng.random((2, 30)) < 0.3, np.nan, rng.uniform(40, 60, (2, 30)))
     native, docker = ([None if np.isnan(each) else float(each) for each in row] for row in values)
-    row = one({"native": native, "docker": docker}, **{**LOSS, "unit": "%"})
+    row = one({"native": native, "docker": docker}, **LOSS)
     assert row["verdict"] == INCONCLUSIVE
     assert row["ratio_low"] < 1 < row["ratio_high"]
     assert (row["p"], row["p_adjusted"]) == (1.0, 1.0)

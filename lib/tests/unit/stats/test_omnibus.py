@@ -27,7 +27,7 @@ from infrabench.stats.omnibus import (
     log_slope,
     worst_friedman,
 )
-from tests.support.analysis_fixtures import DATA_A, PRIMARY, lose, table_of, write_session
+from tests.support.analysis_fixtures import DATA_A, PRIMARY, levels_of, lose, table_of, write_session
 
 X = np.array([DATA_A[name] for name in ("native", "docker", "lxc", "lxd")])
 
@@ -136,11 +136,7 @@ def levels_table(blocks_per_deployment: int = 0, **systems: np.ndarray) -> pd.Da
     """Each system (levels, blocks) as one case for each level; NaN is a failed trial."""
     given = {name: np.where(np.isnan(values), None, values).tolist() for name, values in systems.items()}
     cases = [dict(zip(given, level, strict=True)) for level in zip(*given.values(), strict=True)]
-    parts = [
-        table_of(case, scenario=f"users={i}", blocks_per_deployment=blocks_per_deployment)
-        for i, case in enumerate(cases)
-    ]
-    return pd.concat(parts, ignore_index=True)
+    return levels_of(dict(enumerate(cases)), "users", blocks_per_deployment=blocks_per_deployment)
 
 
 def test_a_ratio_that_changes_with_the_level_is_found_and_one_that_does_not_is_not() -> None:
@@ -172,6 +168,13 @@ def test_an_interaction_is_of_the_blocks_complete_at_every_level_or_of_deploymen
     row = interactions(levels_table(native=native, other=other), "native").iloc[0]
     assert row["n"] == 10
     assert row["p"] == pytest.approx(interaction(np.delete(both, (4, 7), axis=-1)).p)
+
+
+def test_a_system_that_lacks_a_scenario_is_no_part_of_the_interaction_of_all() -> None:
+    native, other, lacking = 100 * np.exp(np.random.default_rng(4).normal(0, 0.01, (3, 3, 12)))
+    lacking[1] = np.nan
+    found = omnibus(levels_table(native=native, other=other, lacking=lacking))
+    assert found["interaction_p"].to_numpy() == pytest.approx(interaction(np.log(np.stack([native, other]))).p)
 
 
 @pytest.mark.parametrize("cases", [1, 2])
@@ -219,12 +222,11 @@ def test_a_slope_needs_levels_that_differ_and_values_that_have_a_logarithm() -> 
 def sweep(power: dict[str, float], n: int = 8, levels: tuple[float, ...] = (8, 1, 2, 4), **how: int) -> pd.DataFrame:
     """A table of systems that grow with a power of the level, the scenarios in no order."""
     rng = np.random.default_rng(73)
-    parts = []
-    for level in levels:
-        noise = {name: np.exp(rng.normal(0, 0.02, n)) for name in power}
-        values = {name: list(100 * level**each * noise[name]) for name, each in power.items()}
-        parts.append(table_of(values, scenario=f"threads={level:g}", **how).assign(factor="threads", level=level))
-    return pd.concat(parts, ignore_index=True)
+    values = {
+        level: {name: 100 * level**each * np.exp(rng.normal(0, 0.02, n)) for name, each in power.items()}
+        for level in levels
+    }
+    return levels_of(values, "threads", **how)
 
 
 def test_trends_of_a_table() -> None:
