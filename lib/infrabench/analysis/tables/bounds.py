@@ -59,10 +59,9 @@ def ruled_out_label(row: Any) -> str:
     What was shown to be smaller than the margin says so: ``costs 0.3 to 0.9 %, within the margin``, ``equivalent: costs
     ≤ 0.9 %, gains ≤ 0.4 %``.
     """
-    if row.verdict == NOT_COMPARABLE:
-        return str(row.verdict)
-    if math.isnan(row.ratio_low) or math.isnan(row.ratio_high):
-        return NO_INTERVAL
+    kind = _kind(row)
+    if kind in (NOT_COMPARABLE, NO_INTERVAL):
+        return kind
     cost = find_cost(row.ratio_low, row.ratio_high, row.better)
     if _is_decided(cost):
         text = _in_words(cost, PERCENT)
@@ -82,13 +81,9 @@ def state_bounds(rows: Sequence[Any]) -> str:
     >>> state_bounds(rows)  # doctest: +SKIP
     'costs 2.1 to 8.4 % (users=2000); costs at most 5.1 %, gains at most 1.2 % (users=1000)'
     """
-    kinds: dict[str, list[Any]] = {
-        kind: [] for kind in ("costs", "gains", EQUIVALENT, "open", NO_INTERVAL, NOT_COMPARABLE)
-    }
-    for row in rows:
-        kinds[_kind(row)].append(row)
-    states = [(_state(kind, some), some) for kind, some in kinds.items() if some]
-    return "; ".join(text + _settings(some, len(rows)) for text, some in states)
+    kinds = ("costs", "gains", EQUIVALENT, "open", NO_INTERVAL, NOT_COMPARABLE)
+    groups = [(kind, [row for row in rows if _kind(row) == kind]) for kind in kinds]
+    return "; ".join(_state(kind, some) + _settings(some, len(rows)) for kind, some in groups if some)
 
 
 def _kind(row: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -181,22 +180,21 @@ def history_table(series: pd.DataFrame, changes: pd.DataFrame) -> pd.DataFrame:
     def level(name: str) -> Callable[[Any], str]:
         return lambda row: notation.number(getattr(row, name) / scales[row.workload, row.metric].factor)
 
+    of_change = {
+        "changed at": lambda row: row.session, "before": level("before"), "after": level("after"),
+        "ratio": notation.ratio, **p_values({"p adjusted": "p_adjusted"}), "got": lambda row: row.direction,
+        "explained by": lambda row: row.explained or "unexplained",
+    }  # fmt: skip
     columns = {
         **words("workload", "scenario"),
         "metric": lambda row: SITE_CASE["metric"](row) + scales[row.workload, row.metric].label, **words("system"),
-        **numbers({"sessions": "n"}), "changed at": lambda row: row.session, "before": level("before"),
-        "after": level("after"), "ratio": notation.ratio, **p_values({"p adjusted": "p_adjusted"}),
-        "got": lambda row: row.direction, "explained by": lambda row: row.explained or "unexplained",
+        **numbers({"sessions": "n"}), **of_change, **numbers({"finds %": "finds"}, times=100),
     }  # fmt: skip
-
-    def cell(heading: str, text: Callable[[Any], str], row: Any) -> str:
-        there = isinstance(row.session, str)
-        if there or heading in (*CELL, "sessions"):
-            return text(row)
-        return ("none" if np.isfinite(row.finds) else "too few sessions") if heading == "changed at" else ""
-
-    every = {heading: partial(cell, heading, text) for heading, text in columns.items()}
-    return write(rows, every | numbers({"finds %": "finds"}, times=100))
+    table, unchanged = write(rows, columns), rows["session"].isna()
+    table.loc[unchanged, list(of_change)] = ""
+    no_change = np.where(np.isfinite(rows["finds"]), "none", "too few sessions")
+    table.loc[unchanged, "changed at"] = no_change[unchanged]
+    return table
 
 
 def _site(row: Any) -> str:
