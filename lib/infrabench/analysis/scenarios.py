@@ -39,12 +39,10 @@ def levels(found: Results, workload: str, base: str, others: Sequence[str], view
     names = [base, *others]
 
     def parts(system: str, scenario: str) -> tuple[str, str] | None:
-        words = scenario.split()
         for level in sorted(names, key=len, reverse=True):  # `strict rbd` before `strict`
-            size = len(level.split())
-            for at in range(len(words) - size + 1):
-                if words[at : at + size] == level.split():
-                    return level, f"{system}, {' '.join(words[:at] + words[at + size :])}"
+            before, there, after = f" {scenario} ".partition(f" {level} ")
+            if there:
+                return level, f"{system}, {f'{before} {after}'.strip()}"
         return None
 
     return _turned(found, workload, names, view, parts)

@@ -231,13 +231,13 @@ def interactions(
     of both loses markedly more trials than the other (`losses.explain_unequal`).
     """
     cube = blocked(table) if cube is None else cube
-    others = [system for system in cube.systems if system != baseline]
-    rows: list[dict[str, Any]] = []
-    for (workload, metric), index in cube.cases.groupby(FAMILY).indices.items():
-        for system in others if baseline in cube.systems else []:
-            found = _interaction_of(cube, index, [system, baseline])
-            row = {"workload": workload, "metric": metric, "system": system, "baseline": baseline}
-            rows.append(row | found)
+    others = [system for system in cube.systems if system != baseline and baseline in cube.systems]
+    rows = [
+        {"workload": workload, "metric": metric, "system": system, "baseline": baseline}
+        | _interaction_of(cube, cases, [system, baseline])
+        for (workload, metric), cases in cube.cases.groupby(FAMILY).indices.items()
+        for system in others
+    ]
     frame = pd.DataFrame(rows, columns=list(INTERACTIONS))
     frame["p_adjusted"], frame["adjustment"] = multiplicity.by_metric(frame, frame["p"], primary)
     return frame.astype(INTERACTIONS)

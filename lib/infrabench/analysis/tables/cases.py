@@ -245,7 +245,7 @@ def matrix_table(
             answers = cases[(cases["metric"] == question.metric) & cases["value"].notna()]
             if not answers.empty:
                 cells = {
-                    name: _answer(answers.loc[answers["system"] == name, "value"], question.kind, HAS_NONE)
+                    name: _answer(answers.loc[answers["system"] == name, "value"], question.kind)
                     if (of[name]["state"] == "ok").any()
                     else NO_TRIAL
                     for name in systems
@@ -254,9 +254,9 @@ def matrix_table(
     return pd.DataFrame(rows, columns=["scenario", "question", *systems], dtype="str")
 
 
-def _answer(values: pd.Series, kind: str, otherwise: str) -> str:
+def _answer(values: pd.Series, kind: str) -> str:
     if values.empty:
-        return otherwise
+        return HAS_NONE
     if kind == "flag":
         return f"{int((values == 1).sum())} of {len(values)}"
     scale, unit = (100, " %") if kind == "share" else (1, "")
