@@ -102,9 +102,8 @@ def describe_metrics(table: pd.DataFrame) -> list[dict[str, Any]]:
     columns = ["workload", "metric", "unit", "better"]
     measured = table[table["metric"].notna()].drop_duplicates(["workload", "scenario", "metric"])
     rows = measured.assign(kind=kinds(measured))[[*columns, "kind", "scenario"]]
-    found = rows.groupby([*columns, "kind"], sort=True)["scenario"].agg(lambda names: sorted(set(names))).reset_index()
-    renamed = found.rename(columns={"scenario": "scenarios"})
-    return [row | {"average": AVERAGES[row["kind"]]} for row in renamed.to_dict("records")]
+    scenarios = rows.groupby([*columns, "kind"])["scenario"].agg(lambda names: sorted(set(names))).rename("scenarios")
+    return [row | {"average": AVERAGES[row["kind"]]} for row in scenarios.reset_index().to_dict("records")]
 
 
 def describe_file(path: Path, form: str, about: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.text import Text
 
 from infrabench.analysis import figures, results, tables
 from infrabench.analysis.figures import forest
@@ -22,7 +21,7 @@ from infrabench.stats.stopping import look
 from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE, ONE_RATIO, WITHIN
 from infrabench_selfcheck.validation.generators import METRIC, WORKLOAD, campaigns_table
 from tests.support.analysis_fixtures import table_of
-from tests.support.look_at import make_view
+from tests.support.look_at import make_view, texts
 from tests.unit.stats.test_events import FAILED, LOSS, REPAIRED
 
 
@@ -62,8 +61,7 @@ def test_a_system_that_loses_its_slowest_third_is_not_called_faster() -> None:
     assert row["n_pairs"] == 21
     assert results.sentence(row) == f"default, docker: not comparable ({row['reason']})."
     assert tables.contrasts_table(found).loc[0, "reason"] == row["reason"]
-    shown = [text.get_text() for text in forest(make_view(contrasts=found)).figure.axes[0].texts]
-    assert any("9 of 30 timed out" in text for text in shown)
+    assert "9 of 30 timed out" in texts(forest(make_view(contrasts=found)).figure)
 
 
 def test_a_faster_system_that_hangs_in_a_tenth_of_its_trials_is_never_called_faster_alone() -> None:
@@ -75,22 +73,18 @@ def test_a_faster_system_that_hangs_in_a_tenth_of_its_trials_is_never_called_fas
     lost = "3 of 30 timed out (native: 0 of 30 lost)"
     assert (row.verdict, row.ratio_low > 1) == (DIFFERENT, True)
     assert lost in results.sentence(row)
-    shown = tables.contrasts_table(found)
-    assert lost in shown.loc[0, "reason"]
+    assert lost in tables.contrasts_table(found).loc[0, "reason"]
     whole_row = tables.results_table(estimates(table), found, diagnostics(table)).iloc[0]
     assert "3 timeout" in " ".join(whole_row.astype(str))
     for width_mm in (174, 85):
-        texts = [text.get_text() for text in forest(make_view(contrasts=found, width_mm=width_mm)).figure.findobj(Text)]
-        assert f"{tables.ruled_out_label(row)} ‡" in texts
-        assert f"default docker: {lost}" in " ".join(" ".join(texts).split())
+        shown = texts(forest(make_view(contrasts=found, width_mm=width_mm)).figure)
+        assert f"{tables.ruled_out_label(row)} ‡" in shown.splitlines()
+        assert f"default docker: {lost}" in " ".join(shown.split())
     assert "‡: with lost trials" in forest(make_view(contrasts=found)).caption
     view = make_view("sysbench-cpu", "events_per_s", tiers=tiers(table), contrasts=found)
-    drawn = figures.tiers(view).figure.findobj(Text)
-    assert f"default docker: {lost}" in " ".join(" ".join(text.get_text() for text in drawn).split())
-    whole = contrasts(table_of(values), "native", {"": 0.02})
-    assert "‡" not in forest(make_view(contrasts=whole)).caption + "".join(
-        text.get_text() for text in forest(make_view(contrasts=whole)).figure.findobj(Text)
-    )
+    assert f"default docker: {lost}" in " ".join(texts(figures.tiers(view).figure).split())
+    figure, caption = forest(make_view(contrasts=contrasts(table_of(values), "native", {"": 0.02})))
+    assert "‡" not in caption + texts(figure)
 
 
 @pytest.mark.parametrize(("native", "docker"), [(range(5), range(5, 10)), (range(6), range(6)), (range(5), ())])
@@ -432,8 +426,7 @@ def test_a_session_that_runs_shows_no_ratio_of_the_rest() -> None:
     assert shown["reason"].tolist() == [TOLD, "", ""]
     drawn = figures.interim(found.reset_index(), "native", {"": 0.02}, list(SPEED))
     assert drawn is not None
-    text = " ".join(each.get_text() for each in drawn.findobj(lambda each: hasattr(each, "get_text")))
-    assert "no ratio of docker, 10 users: docker: 9 of 30 timed out" in " ".join(text.split())
+    assert "no ratio of docker, 10 users: docker: 9 of 30 timed out" in " ".join(texts(drawn).split())
     few = interim(campaign({"docker": range(3)}), "native", PRIMARY)
     assert "reason" not in tables.interim_table(few, "native")
 
