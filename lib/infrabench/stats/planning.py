@@ -277,8 +277,7 @@ def one_way(values: ArrayLike, group: NDArray[np.int64], cell: NDArray[np.int64]
         n0 = (trials - np.bincount(of_unit, size**2) / trials) / (units - 1)
         between = (np.bincount(of_unit, size * (means - centre) ** 2) / (units - 1) - within) / n0
         share = np.maximum(between, 0.0) / (within + np.maximum(between, 0.0))
-    exists = (units > 1) & (trials > units)
-    found = (np.where(exists, each, NAN) for each in (within, between, share))
+    found = (np.where(units > 1, each, NAN) for each in (within, between, share))
     return OneWay(*found) if cell is not None else OneWay(*(float(each[0]) for each in found))
 
 

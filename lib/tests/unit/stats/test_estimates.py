@@ -102,12 +102,6 @@ def test_sessions_are_deployments_too_and_need_not_be_equal() -> None:
     assert row["between_share"] == pytest.approx(variance / (variance + within))
 
 
-def test_one_trial_in_each_deployment_has_no_share() -> None:
-    once = estimates(table_of({"native": [1.0, 2.0, 4.0]}, blocks_per_deployment=1)).iloc[0]
-    assert (once["deployments"], once["unit_n"]) == (3, 3)
-    assert np.isnan(once["between_share"])
-
-
 def test_repeats_of_invalid_trials_are_not_planned_ones() -> None:
     table = table_of({"native": [1.0, None, 3.0]})
     again = table.iloc[[0]].assign(trial="again", attempt=1, block=1, position=3)

@@ -12,7 +12,7 @@ from infrabench.core import DesignError
 from infrabench.stats import contrasts
 from infrabench.stats.intervals import median_interval, t_interval
 from infrabench.stats.stopping import PrecisionCheck, Share, look, share_out
-from tests.support.analysis_fixtures import table_of
+from tests.support.analysis_fixtures import lose, table_of
 
 PRIMARY = [("sysbench-cpu", "events_per_s")]
 CELL = ("sysbench-cpu", "default", "events_per_s")
@@ -99,8 +99,7 @@ def test_equal_values_have_no_width_and_a_mean_of_zero_has_too_much() -> None:
 
 def test_discarded_blocks_do_not_count() -> None:
     table = table_of({"native": noise(31, 0.01)})
-    last = table["block"] == 30
-    table.loc[last, ["state", "value", "metric", "unit", "better"]] = ["discarded", np.nan, None, None, None]
+    lose(table, table["block"] == 30, "discarded")
     assert look(table, PRIMARY).n == 30
 
 
