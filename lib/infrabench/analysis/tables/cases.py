@@ -16,6 +16,7 @@ from infrabench.analysis.tables.columns import (
     CI,
     REPLICATES,
     Columns,
+    both,
     f_test,
     metric_scales,
     numbers,
@@ -65,13 +66,10 @@ def interactions_table(interactions: pd.DataFrame) -> pd.DataFrame:
 
 def trends_table(trends: pd.DataFrame) -> pd.DataFrame:
     """Return one row per metric, numeric factor and system: the power of the level that the metric grows with."""
-
-    def estimate(row: Any) -> tuple[str, str]:
-        return notation.estimate(row.power, row.power_low, row.power_high, null=0)
-
     columns = {
         **words("workload", "metric", "factor", "system"), "levels": lambda row: str(row.levels), **REPLICATES,
-        "power of the level": lambda row: estimate(row)[0], "power 95 % CI": lambda row: estimate(row)[1],
+        "power of the level": lambda row: both(row, "power", null=0)[0],
+        "power 95 % CI": lambda row: both(row, "power", null=0)[1],
         **p_values({"p": "p", "p adjusted": "p_adjusted"}), **words("adjustment", "reason"),
     }  # fmt: skip
     return write(trends, columns, ("reason",))
@@ -142,7 +140,7 @@ def sites_table(rows: pd.DataFrame, over: pd.DataFrame, sites: Sequence[str]) ->
             site: cells.get((*case, site), NOTHING) for site in sites
         }
         if np.isfinite(row.ratio):
-            texts |= pair("mean of sites", notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1))
+            texts |= pair("mean of sites", both(row, "ratio", null=1))
             texts["Hartung-Knapp 95 % CI"] = notation.interval(row.hartung_knapp_low, row.hartung_knapp_high, null=1)
             texts["a new site"] = notation.interval(row.predicted_low, row.predicted_high, null=1)
         else:
