@@ -234,14 +234,6 @@ def _rule() -> tuple[Array, Array]:
     return np.polynomial.legendre.leggauss(128)
 
 
-class OneWay(NamedTuple):
-    """Variances of trials in deployments; `share` is the part between deployments of the variance of one trial."""
-
-    within: Numbers
-    between: Numbers  # may be negative: deployments differ less than their trials would make them
-    share: Numbers  # `between` at least 0
-
-
 def blocks_per_deployment(within: float, between: float, block_s: float, deployment_s: float) -> float:
     """Return the most economical number of blocks in each deployment, from variances and costs of one of each.
 
@@ -251,6 +243,14 @@ def blocks_per_deployment(within: float, between: float, block_s: float, deploym
     if within <= 0:
         return 1.0
     return float(np.sqrt(deployment_s / block_s * within / between)) if between > 0 else np.inf
+
+
+class OneWay(NamedTuple):
+    """Variances of trials in deployments; `share` is the part between deployments of the variance of one trial."""
+
+    within: Numbers
+    between: Numbers  # may be negative: deployments differ less than their trials would make them
+    share: Numbers  # `between` at least 0
 
 
 def one_way(values: ArrayLike, group: NDArray[np.int64], cell: NDArray[np.int64] | None = None) -> OneWay:
