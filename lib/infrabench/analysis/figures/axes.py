@@ -32,6 +32,13 @@ ROW_MM = 4.2
 class PlainLog(ticker.LogFormatter):
     """Numbers on a logarithmic axis as 20 and 0.2; between powers of ten only where there are few of those."""
 
+    def set_locs(self, locs: Any = None) -> None:
+        """Choose which ticks have a number: over more than two powers of ten 3 and 4 would cover each other."""
+        super().set_locs(locs)
+        low, high = self.axis.get_view_interval()
+        if self._sublabels and 4 in self._sublabels and high > 100 * low > 0:
+            self._sublabels = {1, 3}
+
     def _num_to_string(self, x: float, vmin: float, vmax: float) -> str:
         return f"{x:g}"
 

@@ -134,7 +134,7 @@ def scaling(view: View) -> Drawn:
         level_axis(panels[-1], levels, width / len(factors) - TICKS_MM)
         if levels.size == 1:
             panels[-1].set_xlim(levels[0] - ALONE, levels[0] + ALONE)
-        panels[-1].set_xlabel(str(factor))
+        panels[-1].set_xlabel(theme.broken(str(factor), width / len(factors) - TICKS_MM, " ("))
     label, least = notation.axis_label(view.metric, scale, cells["better"].iloc[0]), cells["mean"].min()
     if least > 0 and cells["mean"].max() > FAR_CURVES * least:
         _set_log(grid[0, 0])
