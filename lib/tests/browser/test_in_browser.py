@@ -36,7 +36,7 @@ LIVE = {
 def write_explored(home: Path) -> None:
     """Write a notebook that has of a study's the parameters, the session, its results, and the cell with controls."""
     notebook = nbformat.read(home / "notebooks/containers.ipynb", 4)
-    wanted = ("import", "ib.request(", "ib.run_or_load(", "ib.results(", "ib.explore(", "mode = ")
+    wanted = ("import", "ib.request(", "ib.run_or_load(", "ib.results(measured", "ib.explore(", "mode = ")
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     notebook.cells = [cell for cell in code if any(each in cell.source for each in wanted)]
     for cell in notebook.cells:
@@ -135,7 +135,7 @@ def test_a_reader_chooses_and_the_notebook_keeps_the_last_picture(server: Server
     shows(page, "n = 30 docker, 30 lxc, 30 native.")
     page.click('button:has-text("Ratio with interval")')
     shows(page, "Ratio of means to native over 30 blocks")
-    choose(page, "Study: session", "cnis: lab-quick-2026-11-cnis")
+    choose(page, "Study: session", "cnis: lab-quick-debian13-cnis")
     shows(page, "Ratio of means to flannel")
     page.click('button:has-text("Distribution")')
     shows(page, "iperf3, tcp plain two-nodes: throughput in Gbit/s")
